@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rotary position embedding of a draft layer (half-split layout, as Llama and Qwen use it)."""
+
+from types import SimpleNamespace
+
+import torch
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+from vllm_dflash.checkpoint import Rope
+
+
+def inverse_frequencies(rope: Rope, max_position_embeddings: int) -> tuple[torch.Tensor, float]:
+    """Rotation speeds [rotary_dim / 2] in radians a position (float32), and the factor on cos and sin.
+
+    Scaled types ("yarn", "linear", "llama3", ...) are computed by transformers from the checkpoint's own entry.
+    """
+    if rope.scaling is None:
+        exponent = torch.arange(0, rope.rotary_dim, 2, dtype=torch.float32) / rope.rotary_dim
+        return 1.0 / (rope.theta**exponent), 1.0
+    kind = rope.scaling.get("rope_type", rope.scaling.get("type"))
+    parameters = dict(rope.scaling) | {"rope_type": kind, "rope_theta": rope.theta}
+    config = SimpleNamespace(
+        rope_parameters=parameters,
+        rope_scaling=parameters,
+        head_dim=rope.rotary_dim,
+        max_position_embeddings=max_position_embeddings,
+        standardize_rope_params=lambda: None,
+    )
+    return ROPE_INIT_FUNCTIONS[kind](config, device="cpu")
+
+
+def rotate(x: torch.Tensor, positions: torch.Tensor, frequencies: torch.Tensor, factor: float) -> torch.Tensor:
+    """Rotate the leading dimensions of each head.
+
+    Args:
+        x: [..., N, H, D]; positions: [..., N]; frequencies: [rotary_dim / 2] float32.
+
+    Returns:
+        Same shape and dtype as x; the arithmetic is float32.
+    """
+    angles = positions[..., None].float() * frequencies.to(x.device)
+    cos, sin = (angles.cos() * factor)[..., None, :], (angles.sin() * factor)[..., None, :]
+    half = frequencies.shape[0]
+    first, second, rest = x[..., :half].float(), x[..., half : 2 * half].float(), x[..., 2 * half :]
+    turned = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+    return torch.cat([turned.to(x.dtype), rest], dim=-1)
