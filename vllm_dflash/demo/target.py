@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import torch
 from safetensors.torch import save_file
-from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
+from tqdm import tqdm
 
 from vllm_dflash.demo.gguf_checkpoint import GgufCheckpoint, LlamaShape
 from vllm_dflash.demo.gguf_source import checked_sha256, locate_gguf
