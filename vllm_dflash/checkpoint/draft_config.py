@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from vllm_dflash.checkpoint.finding import Finding
+
 
 @dataclass(frozen=True)
 class Source:
@@ -28,13 +30,17 @@ class Source:
 class Rope:
     """Rotary embedding of one draft layer.
 
-    `rotary_dim` is the number of leading head dimensions that rotate; `scaling` is the checkpoint's own
-    `rope_scaling` / `rope_parameters` entry when its type is not "default", else None.
+    rotary_dim: number of leading head dimensions that rotate.
+    scaling: the checkpoint's own `rope_scaling` / `rope_parameters` entry when its type is not "default", else
+        None. Its type is always under "rope_type"; theta and the partial factor are taken out, because `theta`
+        and `rotary_dim` hold them.
+    is_neox_style: rotate the two halves (i, i + rotary_dim/2) together; False rotates neighbours (2i, 2i + 1).
     """
 
     theta: float
     rotary_dim: int
     scaling: Mapping[str, Any] | None = None
+    is_neox_style: bool = True
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,12 @@ class DraftConfig:
     block_size: rows of a trained block, anchor included; a drafter proposes up to block_size - 1 tokens
         (block_size with sample_from_anchor).
     draft_vocab_size: rows of the head that scores drafts; differs from vocab_size when `has_d2t`.
+    embed_scale: factor on the borrowed embeddings of the block rows; logit_scale: factor on the head's output;
+    logit_softcap: cap * tanh(logits / cap) after that factor.
+    value_scale: factor on every attention value, context and block (MiMo's `attention_value_scale`).
     sources: for every field above, and "layers.<i>.window" / ".causal" / ".rope", where it came from.
+    findings: what the reader had to decide or could not check, for doctor and the log.
+    has_weights: False when no tensor header could be read; the shape-derived fields are then format defaults.
     """
 
     path: Path
@@ -96,6 +107,9 @@ class DraftConfig:
     dtype: str
     quantization: Mapping[str, Any] | None
     sources: Mapping[str, Source]
+    value_scale: float = 1.0
+    findings: tuple[Finding, ...] = ()
+    has_weights: bool = True
 
     @property
     def max_draft_tokens(self) -> int:

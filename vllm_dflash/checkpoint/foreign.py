@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Relatives of DFlash that share its name and are served by vLLM's own code."""
+
+from collections.abc import Mapping
+from typing import Any
+
+FOREIGN_ARCHITECTURES = {
+    "DFlash2DraftModel": "DFlash2",
+    "DSparkDraftModel": "DSpark",
+    "DSparkV41DraftModel": "DSpark",
+    "Qwen3DSparkModel": "DSpark",
+    "Qwen3OmniDSparkModel": "DSpark",
+    "K3DSparkModel": "DSpark",
+    "Gemma4DSparkModel": "DSpark",
+    "LiLiCorrDraftModel": "LiLiCorr",
+    "XPressDraftModel": "XPress",
+    "DFlashLagunaForCausalLM": "Laguna DFlash",
+    "MuseGlimmerAssistantModel": "Muse Glimmer DFlash",
+    "DFlashMuseGlimmerAssistantModel": "Muse Glimmer DFlash",
+}
+FOREIGN_WORDS = {"dflash2": "DFlash2", "dspark": "DSpark", "lilicorr": "LiLiCorr", "xpress": "XPress"}
+
+
+def foreign_name(config: Mapping[str, Any]) -> str | None:
+    """Name of the relative that a config.json belongs to, or None.
+
+    By architecture name, then by `speculators_model_type` and `model_type`; words are matched inside the names, so
+    that a new spelling ("Qwen4DSparkModel") is still handed back rather than misread as DFlash.
+    """
+    architectures = config.get("architectures")
+    names = [n for n in architectures if isinstance(n, str)] if isinstance(architectures, list) else []
+    for name in names:
+        if name in FOREIGN_ARCHITECTURES:
+            return FOREIGN_ARCHITECTURES[name]
+    names += [n for key in ("speculators_model_type", "model_type") if isinstance(n := config.get(key), str)]
+    for name in names:
+        for word, title in FOREIGN_WORDS.items():
+            if word in name.lower():
+                return title
+    return None
