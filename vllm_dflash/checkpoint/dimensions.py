@@ -32,7 +32,10 @@ class Dimensions(NamedTuple):
 
 
 def resolve_dimensions(top: Section, layer: Section, tensors: Tensors) -> Dimensions:
-    """`layer` holds the transformer fields (`top` itself in native configs). Raises UserError for a missing size."""
+    """Sizes of a drafter; `layer` holds the transformer fields (`top` itself in native configs).
+
+    Raises UserError for a size that neither the config nor a tensor shape gives.
+    """
     count = _size(layer, "num_hidden_layers")
     if count.value > LARGEST_LAYER_COUNT:
         layer.refuse("num_hidden_layers is not usable", "num_hidden_layers", f"at most {LARGEST_LAYER_COUNT}")
@@ -43,6 +46,7 @@ def resolve_dimensions(top: Section, layer: Section, tensors: Tensors) -> Dimens
     )
     if kv_heads is None:
         layer.missing("num_key_value_heads", "the number of K/V heads of a draft layer")
+    _refuse_other_architectures(top, layer, head_dim.value)
     if heads.value % kv_heads.value:
         layer.refuse(
             "heads do not divide", "num_key_value_heads", f"a divisor of {heads.value} attention heads"
@@ -61,6 +65,19 @@ def resolve_dimensions(top: Section, layer: Section, tensors: Tensors) -> Dimens
         or default(QWEN3_MAX_POSITIONS, "Qwen3Config's default"),
         dtype=_dtype(top, layer, tensors),
     )
+
+
+def _refuse_other_architectures(top: Section, layer: Section, head_dim: int) -> None:
+    value_dim = layer.integer("v_head_dim", 1)
+    if value_dim is not None and value_dim.value != head_dim:
+        layer.refuse("value heads differ from key heads", "v_head_dim", f"{head_dim} (head_dim)")
+    for section in (top, top.section("dflash_config")):
+        mode = section.text("attention_mode") if section else None
+        if section is not None and mode is not None and mode.value not in ("gqa", "mha"):
+            section.refuse("this attention is not implemented", "attention_mode", "gqa or mha")
+        fused = section.boolean("use_aux_hidden_state") if section else None
+        if section is not None and fused is not None and not fused.value:
+            section.refuse("a drafter without target features", "use_aux_hidden_state", "true")
 
 
 def _size(section: Section, key: str) -> Answer[int]:

@@ -13,8 +13,8 @@ from vllm_dflash.checkpoint.finding import Finding
 class Source:
     """Where a field's value came from.
 
-    `file` and `key` name the place in the checkpoint (`key` is dotted: `dflash_config.mask_token_id`; a tensor
-    name for safetensors). A default or derived value has an empty `file` and says its `rule` instead.
+    `file` and `key` name the place in the checkpoint (`key` is dotted: `dflash_config.mask_token_id`; for
+    safetensors, a tensor name). A default or derived value has an empty `file` and says its `rule` instead.
     """
 
     file: str = ""
@@ -31,10 +31,10 @@ class Rope:
     """Rotary embedding of one draft layer.
 
     rotary_dim: number of leading head dimensions that rotate.
-    scaling: the checkpoint's own `rope_scaling` / `rope_parameters` entry when its type is not "default", else
-        None. Its type is always under "rope_type"; theta and the partial factor are taken out, because `theta`
-        and `rotary_dim` hold them.
-    is_neox_style: rotate the two halves (i, i + rotary_dim/2) together; False rotates neighbours (2i, 2i + 1).
+    scaling: the checkpoint's own `rope_scaling` / `rope_parameters` entry when its type is not "default",
+        else None. Its type is always under "rope_type"; theta and the partial factor are taken out, because
+        `theta` and `rotary_dim` hold them.
+    is_neox_style: rotate dimensions i and i + rotary_dim/2 together; False rotates neighbours 2i and 2i + 1.
     """
 
     theta: float
@@ -68,8 +68,8 @@ class DraftConfig:
     block_size: rows of a trained block, anchor included; a drafter proposes up to block_size - 1 tokens
         (block_size with sample_from_anchor).
     draft_vocab_size: rows of the head that scores drafts; differs from vocab_size when `has_d2t`.
-    embed_scale: factor on the borrowed embeddings of the block rows; logit_scale: factor on the head's output;
-    logit_softcap: cap * tanh(logits / cap) after that factor.
+    embed_scale: factor on the borrowed embeddings of the block rows.
+    logit_scale: factor on the head's output; logit_softcap: cap * tanh(logits / cap) after that factor.
     value_scale: factor on every attention value, context and block (MiMo's `attention_value_scale`).
     sources: for every field above, and "layers.<i>.window" / ".causal" / ".rope", where it came from.
     findings: what the reader had to decide or could not check, for doctor and the log.

@@ -11,7 +11,7 @@ Level = Literal["ERROR", "WARNING", "NOTE"]
 class Finding:
     """One observation, for `doctor` and for the log at start.
 
-    level: ERROR will not serve or will serve something else than was trained; WARNING may; NOTE is information.
+    level: ERROR will not serve, or serves something else than was trained; WARNING may; NOTE informs.
     field: the field it is about ("layers.0.window").
     cause: what is the matter, in one sentence.
     evidence: the values seen, with their place.

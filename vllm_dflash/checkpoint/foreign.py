@@ -18,23 +18,41 @@ FOREIGN_ARCHITECTURES = {
     "MuseGlimmerAssistantModel": "Muse Glimmer DFlash",
     "DFlashMuseGlimmerAssistantModel": "Muse Glimmer DFlash",
 }
-FOREIGN_WORDS = {"dflash2": "DFlash2", "dspark": "DSpark", "lilicorr": "LiLiCorr", "xpress": "XPress"}
+FOREIGN_WORDS = {
+    "dflash2": "DFlash2",
+    "dspark": "DSpark",
+    "lilicorr": "LiLiCorr",
+    "xpress": "XPress",
+    "domino": "Domino",
+    "dflare": "DFlare",
+}
+MARKER_KEYS = {
+    "selector_rank": "DFlash2",
+    "conv_kernel_size": "DFlash2",
+    "markov_rank": "DSpark",
+    "xpress_rank": "XPress",
+}
 
 
 def foreign_name(config: Mapping[str, Any]) -> str | None:
     """Name of the relative that a config.json belongs to, or None.
 
-    By architecture name, then by `speculators_model_type` and `model_type`; words are matched inside the names, so
-    that a new spelling ("Qwen4DSparkModel") is still handed back rather than misread as DFlash.
+    By architecture name, then by `speculators_model_type`, `model_type` and SpecForge's `projector_type`,
+    then by keys that only one relative has. Words are matched inside the names, so that a new spelling
+    ("Qwen4DSparkModel") is still handed back rather than misread as DFlash.
     """
     architectures = config.get("architectures")
     names = [n for n in architectures if isinstance(n, str)] if isinstance(architectures, list) else []
     for name in names:
         if name in FOREIGN_ARCHITECTURES:
             return FOREIGN_ARCHITECTURES[name]
-    names += [n for key in ("speculators_model_type", "model_type") if isinstance(n := config.get(key), str)]
+    nested = config.get("dflash_config")
+    places = [config, nested] if isinstance(nested, Mapping) else [config]
+    kinds = ("speculators_model_type", "model_type", "projector_type")
+    names += [n for place in places for key in kinds if isinstance(n := place.get(key), str)]
     for name in names:
         for word, title in FOREIGN_WORDS.items():
             if word in name.lower():
                 return title
-    return None
+    markers = (title for key, title in MARKER_KEYS.items() if any(place.get(key) for place in places))
+    return next(markers, None)

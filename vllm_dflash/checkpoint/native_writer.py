@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from vllm_dflash.checkpoint.draft_config import DraftLayer, Rope
-from vllm_dflash.checkpoint.rope_fields import FULL, SLIDING
+from vllm_dflash.checkpoint.windows import FULL, SLIDING
 from vllm_dflash.errors import UserError
 
 
@@ -31,9 +31,9 @@ def native_config_dict(
 ) -> dict[str, Any]:
     """The JSON object of config.json; `load_draft_config` gives the same layers back.
 
-    Windows and causality go into the stock keys; where those cannot express them, `dflash_config.layers` holds the
-    list that this package's reader prefers, and the stock keys come as close as they can. Raises UserError when
-    layers of one kind have different ropes, which no key expresses.
+    Windows and causality go into the stock keys; where those cannot express them, `dflash_config.layers`
+    holds the list that this package's reader prefers, and the stock keys come as close as they can.
+    Raises UserError when layers of one kind have different ropes, which no key expresses.
     """
     dflash: dict[str, Any] = {
         "target_layer_ids": list(tap_layer_ids),

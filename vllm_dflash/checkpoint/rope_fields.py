@@ -1,29 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rotary embedding of draft layers, from every spelling found in checkpoints.
 
-Spellings (transformers 4 and 5): flat `rope_theta` with optional `rope_scaling`; `rope_parameters` holding both;
-`rope_parameters` nested by layer type; `rope_local_base_freq` for sliding layers (Gemma 3); the type under
-"rope_type" or the older "type"; `partial_rotary_factor` beside or inside. Layers without an entry of their own
-share the common one.
+Spellings (transformers 4 and 5): flat `rope_theta` with optional `rope_scaling`; `rope_parameters` holding
+both; `rope_parameters` nested by layer type; `rope_local_base_freq` for sliding layers (Gemma 3); the type
+under "rope_type" or the older "type"; `partial_rotary_factor` beside or inside.
+The speculators trainer gives all draft layers one rope: the "sliding_attention" entry when the config nests.
 """
 
 from typing import Any
 
-from vllm_dflash.checkpoint.draft_config import Rope
+from vllm_dflash.checkpoint.draft_config import Rope, Source
 from vllm_dflash.checkpoint.finding import Finding
 from vllm_dflash.checkpoint.section import Answer, Section, agree, default
+from vllm_dflash.checkpoint.windows import FULL, SLIDING
 from vllm_dflash.errors import UserError
 
-FULL, SLIDING = "full_attention", "sliding_attention"
 PLAIN_TYPES = ("default", "mrope")
 KNOWN_TYPES = ("linear", "dynamic", "yarn", "longrope", "llama3", "proportional")
 NOT_SCALING = ("rope_theta", "partial_rotary_factor", "type", "rope_type")
 
 
+def speculators_rope(layer: Section, head_dim: int, findings: list[Finding]) -> Answer[Rope]:
+    """The one rope that all layers of a speculators drafter were trained with."""
+    nested = layer.section("rope_parameters")
+    if nested is None or SLIDING not in nested:
+        return resolve_rope(layer, FULL, head_dim, findings)
+    rope = resolve_rope(layer, SLIDING, head_dim, findings)
+    rule = "the speculators trainer uses this entry for every layer"
+    return Answer(rope.value, Source(rope.source.file, rope.source.key, rule))
+
+
 def resolve_rope(config: Section, layer_type: str, head_dim: int, findings: list[Finding]) -> Answer[Rope]:
     """Rope of a layer of this type ("full_attention" or "sliding_attention").
 
-    Raises UserError without a theta (transformers and vLLM assume different ones), for contradicting entries, an
+    Raises UserError without a theta (readers assume different ones), for contradicting entries, an
     unknown type and a rotary dimension that is odd or wider than the head.
     """
     entry = _entry(config, layer_type)

@@ -2,7 +2,7 @@
 """Check that the tensors of a drafter have the shapes its config asks for."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +12,17 @@ from vllm_dflash.checkpoint.tensors import Tensors
 from vllm_dflash.checkpoint.vocabulary import Vocabulary
 from vllm_dflash.errors import UserError
 
+IGNORED = ("t2d", "verifier_norm.weight", "verifier_lm_head.weight")
+QUANTIZED_SUFFIXES = (
+    "_packed",
+    "_scale",
+    "_shape",
+    "_zero_point",
+    "_scale_inv",
+    "_g_idx",
+    ".qzeros",
+    ".scales",
+)
 LAYER = re.compile(r"layers\.(\d{1,6})\.")
 FLOAT_DTYPES = ("F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2")
 
@@ -38,7 +49,8 @@ def wanted_tensors(
     for i in range(size.num_hidden_layers.value):
         layer = f"layers.{i}."
         for name, rows in attention.items():
-            because = f"({'num_attention_heads' if name == 'q' else 'num_key_value_heads'} x head_dim) x hidden_size"
+            count = "num_attention_heads" if name == "q" else "num_key_value_heads"
+            because = f"({count} x head_dim) x hidden_size"
             yield Wanted(f"{layer}self_attn.{name}_proj.weight", (rows, hidden), because)
             yield Wanted(f"{layer}self_attn.{name}_proj.bias", (rows,), "rows", not size.attention_bias.value)
         yield Wanted(
@@ -60,23 +72,22 @@ def wanted_tensors(
 
 
 def check_shapes(
-    tensors: Tensors, wanted: Iterator[Wanted], layers: int, quantized: bool, path: Path
-) -> None:
-    """Raises UserError naming the first tensor that is missing, misshapen, or of a layer the config lacks.
+    tensors: Tensors, wanted: Iterable[Wanted], layers: int, quantized: bool, path: Path
+) -> list[str]:
+    """Compare stored shapes with wanted ones; returns the tensors that no part of a DFlash drafter has.
 
-    Packed (integer) weights of a quantised drafter are not compared; missing tensors count only when all files are
-    there.
+    Packed (integer) weights of a quantised drafter are not compared; missing tensors count only when all
+    files are there. Raises UserError naming the first tensor that is missing, misshapen, or of a layer
+    that the config lacks.
     """
+    known = set(IGNORED)
     for want in wanted:
+        known.add(want.name)
         info = tensors.infos.get(want.name)
-        if info is None:
-            if tensors.complete and not want.optional and not quantized:
-                raise UserError(
-                    f"tensor {want.name} is missing",
-                    needed=f"{list(want.shape)} ({want.because})",
-                    file=path.parent,
-                )
-        elif info.shape != want.shape and not _packed(info, quantized):
+        if info is None and tensors.complete and not want.optional and not quantized:
+            needed = f"{list(want.shape)} ({want.because})"
+            raise UserError(f"tensor {want.name} is missing", needed=needed, file=path.parent)
+        if info is not None and info.shape != want.shape and not _packed(info, quantized):
             raise UserError(
                 f"tensor {want.name} does not fit the config",
                 field=want.name,
@@ -84,7 +95,8 @@ def check_shapes(
                 needed=f"{list(want.shape)} ({want.because})",
                 file=path.parent / info.file,
             )
-    for name in tensors.infos:
+    unknown = [name for name in tensors.infos if name not in known]
+    for name in unknown:
         found = LAYER.match(name)
         if found and int(found[1]) >= layers:
             raise UserError(
@@ -94,6 +106,7 @@ def check_shapes(
                 needed=f"{int(found[1]) + 1} or more",
                 file=path,
             )
+    return sorted(name for name in unknown if not (quantized and name.endswith(QUANTIZED_SUFFIXES)))
 
 
 def _packed(info: TensorInfo, quantized: bool) -> bool:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which target layers feed the drafter, in zero-based counting whatever the checkpoint counts in.
 
-Native `target_layer_ids` are tap ids. `aux_hidden_state_layer_ids` (speculators), `eagle_aux_hidden_state_layer_ids`
-and `dflash_config.layer_ids` (EAGLE's counting: the state before layer i) are tap ids + 1.
+Native `target_layer_ids` are tap ids. `aux_hidden_state_layer_ids` (speculators),
+`eagle_aux_hidden_state_layer_ids` and `dflash_config.layer_ids` (EAGLE's counting: the state before layer i)
+are tap ids + 1.
 """
 
 from pathlib import Path
@@ -16,7 +17,7 @@ Taps = Answer[tuple[int, ...]]
 
 
 def native_taps(config: Section, dflash: Section, findings: list[Finding]) -> Taps:
-    """Taps of a native config. Raises UserError when no key gives them: a guess fits few published drafters."""
+    """Taps of a native config. Raises UserError when no key gives them: guesses fit few drafters."""
     taps = agree(
         "the tap layer ids",
         config.path,

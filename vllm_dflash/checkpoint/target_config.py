@@ -4,13 +4,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from vllm_dflash.checkpoint.json_file import read_json_object
 from vllm_dflash.checkpoint.location import locate
 from vllm_dflash.checkpoint.section import Section
 from vllm_dflash.errors import UserError
 
+T = TypeVar("T")
+CAUSAL_ENDINGS = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel", "ChatModel")
 TEXT_SECTIONS = ("text_config", "llm_config", "language_config")
 GEMMA = "gemma"
 RECURRENT_KEYS = (
@@ -70,37 +72,42 @@ def target_config(values: Mapping[str, Any], path: Path) -> TargetConfig:
     names = architectures.value if architectures else ()
     _refuse_other_models(top, names)
     text = _text_section(top)
-    hidden = _required(text, "hidden_size")
-    heads = _required(text, "num_attention_heads")
-    kv_heads = text.integer("num_key_value_heads", 1)
-    head_dim = text.integer("head_dim", 1)
-    positions = text.integer("max_position_embeddings", 1)
+    hidden = _required(text, top, "hidden_size")
+    heads = _required(text, top, "num_attention_heads")
+    kv_heads, head_dim, positions = (
+        text.values.get(key) for key in ("num_key_value_heads", "head_dim", "max_position_embeddings")
+    )
     model_type = text.text("model_type") or top.text("model_type")
     family = model_type.value if model_type else ""
     tied = text.boolean("tie_word_embeddings") or top.boolean("tie_word_embeddings")
-    softcap = text.number("final_logit_softcapping")
+    softcap = text.number("final_logit_softcapping", positive=False)
     return TargetConfig(
         path=path.parent,
         model_type=family,
         architectures=names,
         hidden_size=hidden,
-        num_hidden_layers=_required(text, "num_hidden_layers"),
-        vocab_size=_required(text, "vocab_size"),
+        num_hidden_layers=_required(text, top, "num_hidden_layers"),
+        vocab_size=_required(text, top, "vocab_size"),
         num_attention_heads=heads,
-        num_key_value_heads=kv_heads.value if kv_heads else heads,
-        head_dim=head_dim.value if head_dim else max(hidden // heads, 1),
-        max_position_embeddings=positions.value if positions else None,
+        num_key_value_heads=_size_or(kv_heads, heads),
+        head_dim=_size_or(head_dim, max(hidden // heads, 1)),
+        max_position_embeddings=_size_or(positions, None),
         rope_theta=_theta(text),
         tie_word_embeddings=tied.value if tied else family.startswith(GEMMA),
         is_hybrid=_is_hybrid(text),
         embed_scale=hidden**0.5 if family.startswith(GEMMA) else 1.0,
-        logit_softcap=softcap.value if softcap else None,
+        logit_softcap=softcap.value if softcap and softcap.value > 0 else None,
         raw=values,
     )
 
 
-def _required(section: Section, key: str) -> int:
-    answer = section.integer(key, 1)
+def _size_or(value: Any, otherwise: T) -> int | T:
+    """Fields that only inform: a spelling of its own (a list by layer) is not an error."""
+    return value if type(value) is int and value > 0 else otherwise
+
+
+def _required(section: Section, top: Section, key: str) -> int:
+    answer = section.integer(key, 1) or top.integer(key, 1)
     if answer is None:
         section.missing(key, "the config.json of a causal language model")
     return answer.value
@@ -120,9 +127,7 @@ def _refuse_other_models(top: Section, names: tuple[str, ...]) -> None:
     needed = "a causal language model"
     if top.values.get("is_encoder_decoder") is True:
         raise UserError("the target is an encoder-decoder model", needed=needed, file=top.path)
-    if names and not any(
-        n.endswith(("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")) for n in names
-    ):
+    if names and not any(name.endswith(CAUSAL_ENDINGS) for name in names):
         raise UserError(
             "the target is not a causal language model",
             field="architectures",

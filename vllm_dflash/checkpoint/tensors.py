@@ -83,13 +83,13 @@ def _read_index(folder: Path) -> dict[str, str]:
     return weight_map
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     return name.removeprefix("model.")
 
 
 def _merge(infos: dict[str, TensorInfo], more: Mapping[str, TensorInfo], folder: Path) -> None:
     for name, info in more.items():
-        other = infos.setdefault(_plain(name), info)
+        other = infos.setdefault(plain_name(name), info)
         if other is not info:
             raise UserError(
                 f"tensor {name[:200]!r} is stored twice: in {other.file} and in {info.file}", file=folder
@@ -100,7 +100,7 @@ def _check_index(
     index: Mapping[str, str], infos: Mapping[str, TensorInfo], missing: list[str], folder: Path
 ) -> None:
     for name, shard in index.items():
-        info = infos.get(_plain(name))
+        info = infos.get(plain_name(name))
         if shard not in missing and (info is None or info.file != shard):
             raise UserError(
                 f"tensor {name[:200]!r} is not in {shard}, where the index puts it", file=folder / INDEX

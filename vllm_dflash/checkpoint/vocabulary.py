@@ -5,14 +5,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vllm_dflash.checkpoint.draft_config import Source
-from vllm_dflash.checkpoint.finding import Finding
 from vllm_dflash.checkpoint.section import Answer, Section, agree, default
 from vllm_dflash.checkpoint.target_config import TargetConfig
 from vllm_dflash.checkpoint.tensors import Tensors
 from vllm_dflash.errors import UserError
 
-LARGEST_PADDING = 1024  # rows by which padded and plain vocabularies of one tokenizer differ at most
-MASK_EMBEDDING = "mask_embedding.pt"
+LARGEST_PADDING = 2048  # rows by which padded and plain vocabularies of one tokenizer differ (gpt-oss: 1090)
+
+
+def largest_padding(vocab_size: int) -> int:
+    return min(LARGEST_PADDING, vocab_size // 16)
 
 
 class Vocabulary(NamedTuple):
@@ -28,8 +30,9 @@ def resolve_vocabulary(
 ) -> Vocabulary:
     """Sizes from the config, then from the tensors, then from the target.
 
-    A draft vocabulary smaller by at most LARGEST_PADDING rows without a map is the target's without its padding
-    (ids equal). Raises UserError for a smaller one without `d2t`, or a head whose rows differ from draft_vocab_size.
+    A draft vocabulary smaller by at most `largest_padding` rows without a map is the target's without
+    padding (ids equal). Raises UserError for a smaller one without `d2t` or without its own head, and for
+    a head whose rows differ from draft_vocab_size.
     """
     vocab = config.integer("vocab_size", 1) or _rows(tensors, "embed_tokens.weight")
     if vocab is None and target is not None:
@@ -48,7 +51,8 @@ def resolve_vocabulary(
             needed=f"{reduced.value} rows ({reduced.source})",
             file=config.path,
         )
-    if reduced.value > vocab.value + LARGEST_PADDING:
+    padding = largest_padding(vocab.value)
+    if reduced.value > vocab.value + padding:
         raise UserError(
             "the draft vocabulary is larger than the vocabulary",
             field="draft_vocab_size",
@@ -56,13 +60,19 @@ def resolve_vocabulary(
             needed=f"at most {vocab.value} ({vocab.source})",
             file=config.path,
         )
-    d2t = _present(tensors, "d2t", reduced.value < vocab.value - LARGEST_PADDING)
-    if tensors.complete and not d2t.value and reduced.value < vocab.value - LARGEST_PADDING:
+    d2t = _present(tensors, "d2t", reduced.value < vocab.value - padding)
+    if tensors.complete and not d2t.value and reduced.value < vocab.value - padding:
         raise UserError(
             f"the head scores {reduced.value} of {vocab.value} tokens and no d2t tensor says which",
             field="d2t",
             found=None,
             needed="the tensor d2t (target id = row + d2t[row])",
+            file=config.path,
+        )
+    if tensors.complete and d2t.value and head is None:
+        raise UserError(
+            "a reduced vocabulary needs a head of its own",
+            needed=f"the tensor lm_head.weight with {reduced.value} rows",
             file=config.path,
         )
     return Vocabulary(
@@ -103,24 +113,3 @@ def resolve_mask_token(path: Path, vocab: Answer[int], *places: Answer[int] | No
             file=path,
         )
     return mask
-
-
-def check_head_fits_target(config_path: Path, vocabulary: Vocabulary, target: TargetConfig) -> list[Finding]:
-    """A drafter without a map must speak the target's ids; padding may differ."""
-    difference = abs(vocabulary.vocab_size.value - target.vocab_size)
-    if difference > LARGEST_PADDING:
-        raise UserError(
-            "drafter and target have different vocabularies",
-            field="vocab_size",
-            found=vocabulary.vocab_size.value,
-            needed=f"{target.vocab_size} (the target's)",
-            file=config_path,
-        )
-    if difference:
-        evidence = f"drafter {vocabulary.vocab_size.value}, target {target.vocab_size}"
-        return [
-            Finding(
-                "NOTE", "vocab_size", "the vocabularies differ by padding rows", evidence, "nothing to do"
-            )
-        ]
-    return []
