@@ -35,6 +35,7 @@ HELP: dict[str, tuple[type, str]] = {
     "max_length": (int, "most tokens of prompt and answer"),
     "answer_tokens": (int, "most tokens of an answer"),
     "answer_slots": (int, "answers generated together (default: 4096 on a GPU, 32 on a CPU)"),
+    "answer_minutes": (float, "stop generating answers after this long and train on those there are"),
     "eval_samples": (int, "held-out prompts to answer and to evaluate"),
     "checkpoint_minutes": (float, "time between checkpoints"),
     "checkpoint_steps": (int, "also a checkpoint every so many steps"),

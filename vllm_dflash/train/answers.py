@@ -2,6 +2,7 @@
 """The training data: prompts in the target's chat template followed by the target's own greedy answers."""
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,12 +117,28 @@ def encode(requests: Sequence[Request], target: FrozenTarget, longest: int) -> l
 
 
 def answer(
-    requests: Sequence[Request], prompts: Sequence[list[int]], target: FrozenTarget, max_new: int, slots: int
+    requests: Sequence[Request],
+    prompts: Sequence[list[int]],
+    target: FrozenTarget,
+    max_new: int,
+    slots: int,
+    minutes: float | None = None,
 ) -> Answers:
-    """Let the target answer each prompt greedily. The end-of-answer token, if reached, is part of the answer."""
-    replies: list[list[int]] = [[] for _ in prompts]
+    """Let the target answer each prompt greedily. The end-of-answer token, if reached, is part of the answer.
+
+    minutes: stop after this long; prompts without an answer by then are dropped.
+    """
+    started = time.monotonic()
+    found: dict[int, list[int]] = {}
     for index, ids in greedy_answers(target.model, prompts, max_new, target.eos, slots):
-        replies[index] = ids
+        found[index] = ids
+        if minutes is not None and time.monotonic() - started > minutes * 60:
+            break
+    if len(found) < len(prompts):
+        print(f"out of time: {len(prompts) - len(found):,} of {len(prompts):,} prompts stay unanswered", flush=True)
+    order = sorted(found)
+    replies = [found[i] for i in order]
+    requests, prompts = [requests[i] for i in order], [prompts[i] for i in order]
     whole = [prompt + reply for prompt, reply in zip(prompts, replies, strict=True)]
     categories = sorted({one.category for one in requests})
     templates = sorted({one.template for one in requests})

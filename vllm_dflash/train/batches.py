@@ -59,6 +59,13 @@ def collate(answers: Answers, indices: np.ndarray) -> Batch:
     return Batch(tokens, lengths, torch.from_numpy(answers.prompt_lengths[indices].astype(np.int64)))
 
 
+def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Copy without making the host wait for the device."""
+    if device.type == "cuda":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
+
+
 def draw_anchors(batch: Batch, count: int, seed: int, step: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Random distinct anchors: positions p whose next position holds an answer token.
 

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from vllm_dflash.checkpoint import DraftConfig
 from vllm_dflash.reference.drafter import Drafter
 from vllm_dflash.reference.target import Target
-from vllm_dflash.train.batches import Batch, draw_anchors
+from vllm_dflash.train.batches import Batch, draw_anchors, to_device
 from vllm_dflash.train.export import save_weights
-from vllm_dflash.train.method import StepResult, autocast, supervised_loss, top1
+from vllm_dflash.train.method import StepResult, autocast, initialise, supervised_loss, top1
 from vllm_dflash.train.options import TrainOptions
 from vllm_dflash.train.target_model import FrozenTarget
 
@@ -42,7 +41,8 @@ class DFlashMethod:
         self.target = Target(target.model, config.tap_layer_ids + last)
         torch.manual_seed(options.seed)
         self.module = Drafter(config)
-        self.module.apply(_initialise)
+        self.module.apply(initialise)
+        self.module.norm.weight.data.copy_(self.target.final_norm_module.weight)
         self.module.to(target.device)
         self.draft_tokens = config.block_size - 1
         self._serving: Drafter | None = None
@@ -74,14 +74,14 @@ class DFlashMethod:
         supervised = valid[..., None] & (ahead < batch.lengths[:, None, None])
         labels = batch.tokens.gather(1, ahead.clamp(max=batch.tokens.shape[1] - 1).flatten(1))
         device = self.frozen.device
-        tokens = batch.tokens.to(device, non_blocking=True)
+        tokens = to_device(batch.tokens, device)
         taps, states = self.features(tokens)
         teacher = None
         if states is not None:
             sequence = torch.arange(len(ahead))[:, None, None].expand(ahead.shape)
             teacher = states[sequence[supervised].to(device), (ahead[supervised] - 1).to(device)]
         with autocast(device):
-            hidden = self.hidden(self.module, tokens, taps, anchors.to(device))
+            hidden = self.hidden(self.module, tokens, taps, to_device(anchors, device))
         return supervised_loss(
             hidden[:, :, 1:].flatten(0, 1),
             labels.view(-1, self.draft_tokens),
@@ -118,9 +118,3 @@ class DFlashMethod:
             "parameters": sum(p.numel() for p in self.module.parameters()),
         }
 
-
-def _initialise(module: nn.Module) -> None:
-    if isinstance(module, nn.Linear):
-        nn.init.normal_(module.weight, std=0.02)
-        if module.bias is not None:
-            nn.init.zeros_(module.bias)

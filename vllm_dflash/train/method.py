@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from vllm_dflash.train.batches import Batch
+from vllm_dflash.train.batches import Batch, to_device
 from vllm_dflash.train.losses import decay_weights, dpace_weights, row_loss
 from vllm_dflash.train.options import TrainOptions
 
@@ -70,8 +70,8 @@ def supervised_loss(
         loss = sum(w * row loss) / sum(w), w from options.loss.
     """
     groups, steps = labels.shape
-    index = supervised.flatten().nonzero()[:, 0].to(hidden.device)
-    label_rows = labels.flatten()[supervised.flatten()].to(hidden.device)
+    index = to_device(supervised.flatten().nonzero()[:, 0], hidden.device)
+    label_rows = to_device(labels.flatten()[supervised.flatten()], hidden.device)
     picked = hidden.reshape(groups * steps, -1)[index]
     extra = {} if rows is None else {"rows": rows}
     loss, best, label_log_p = row_loss(picked, head, label_rows, teacher, **extra)
@@ -86,6 +86,14 @@ def supervised_loss(
     mean = (weights * loss).sum() / weights.sum().clamp(min=1e-6)
     standing = right.cumprod(1) * there
     return StepResult(mean, right.sum(0), standing.sum(0), there.sum(0))
+
+
+def initialise(module: nn.Module) -> None:
+    """Matrices N(0, 0.02), biases 0; norms keep their ones."""
+    if isinstance(module, nn.Linear):
+        nn.init.normal_(module.weight, std=0.02)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)
 
 
 @torch.no_grad()

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from vllm_dflash.reference.target import Target
-from vllm_dflash.train.batches import Batch
+from vllm_dflash.train.batches import Batch, to_device
 from vllm_dflash.train.export import save_weights
-from vllm_dflash.train.method import StepResult, autocast, supervised_loss, top1
+from vllm_dflash.train.method import StepResult, autocast, initialise, supervised_loss, top1
 from vllm_dflash.train.mtp_layer import KeyValue, MtpLayer, step_visibility
 from vllm_dflash.train.options import TrainOptions
 from vllm_dflash.train.target_model import FrozenTarget
@@ -29,7 +28,8 @@ class MtpMethod:
         self.target = Target(target.model, (target.shape.layers - 1,))
         torch.manual_seed(options.seed)
         self.module = MtpLayer(target.shape)
-        self.module.apply(_initialise)
+        self.module.apply(initialise)
+        self.module.final_layernorm.weight.data.copy_(self.target.final_norm_module.weight)
         self.module.to(target.device)
         self.draft_tokens = options.unroll
         self._serving: MtpLayer | None = None
@@ -65,7 +65,7 @@ class MtpMethod:
         labels = batch.tokens[:, ahead.clamp(max=width - 1)]
         asked = torch.arange(width) + 1 >= batch.prompt_lengths[:, None] - 1
         supervised = asked[..., None] & (ahead < batch.lengths[:, None, None])
-        tokens = batch.tokens.to(self.frozen.device, non_blocking=True)
+        tokens = to_device(batch.tokens, self.frozen.device)
         residual = self.residual(tokens)
         with autocast(self.frozen.device):
             hidden = self.unroll(self.module, tokens, residual, teach=True)
@@ -104,9 +104,3 @@ class MtpMethod:
             "parameters": sum(p.numel() for p in self.module.parameters()),
         }
 
-
-def _initialise(module: nn.Module) -> None:
-    if isinstance(module, nn.Linear):
-        nn.init.normal_(module.weight, std=0.02)
-        if module.bias is not None:
-            nn.init.zeros_(module.bias)

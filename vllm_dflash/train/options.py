@@ -54,6 +54,7 @@ class TrainOptions:
     max_length: int = 512
     answer_tokens: int = 256
     answer_slots: int | None = None
+    answer_minutes: float | None = None
     eval_samples: int = 1024
     checkpoint_minutes: float = 2.0
     checkpoint_steps: int | None = None
@@ -74,7 +75,7 @@ class TrainOptions:
             _need(value is None or value >= 1, field, value, "at least 1")
         for field in ("learning_rate", "gamma"):
             _need(getattr(self, field) > 0, field, getattr(self, field), "more than 0")
-        for field in ("max_minutes", "rope_theta"):
+        for field in ("max_minutes", "answer_minutes", "rope_theta"):
             value = getattr(self, field)
             _need(value is None or value > 0, field, value, "more than 0")
         _need(0 <= self.alpha <= 1, "alpha", self.alpha, "between 0 and 1")
@@ -92,7 +93,7 @@ class TrainOptions:
     def identity(self) -> dict[str, Any]:
         """The fields that a resumed run must share with the run it continues (JSON types)."""
         free = {"out", "target", "answers", "prompts", "resume", "device", "max_minutes", "checkpoint_minutes",
-                "checkpoint_steps", "answer_slots", "eval_samples", "log_every", "compile"}  # fmt: skip
+                "checkpoint_steps", "answer_slots", "answer_minutes", "eval_samples", "log_every", "compile"}  # fmt: skip
         return {name: value for name, value in asdict(self).items() if name not in free}
 
 

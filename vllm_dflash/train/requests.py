@@ -81,7 +81,7 @@ def hold_out(requests: Sequence[Request], seed: int) -> list[Request]:
 
 
 def limit_held_out(requests: Sequence[Request], count: int, seed: int) -> list[Request]:
-    """All training requests and at most `count` held-out ones, drawn evenly over the categories."""
+    """At most `count` held-out requests, drawn evenly over the categories, then all training ones."""
     pools: dict[str, list[Request]] = defaultdict(list)
     for one in requests:
         if one.split != "train":
@@ -94,4 +94,4 @@ def limit_held_out(requests: Sequence[Request], count: int, seed: int) -> list[R
         for category in sorted(pools):
             if pools[category] and len(kept) < count:
                 kept.append(pools[category].pop())
-    return [one for one in requests if one.split == "train"] + kept
+    return kept + [one for one in requests if one.split == "train"]

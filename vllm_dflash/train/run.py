@@ -101,7 +101,7 @@ def _answers(options: TrainOptions, target: FrozenTarget, phases: Phases) -> Ans
         pick_mask_token(options.mask_token, target, None)
     with phases("answers"):
         slots = options.answer_slots or (4096 if target.device.type == "cuda" else 32)
-        answers = answer(requests, prompts, target, options.answer_tokens, slots)
+        answers = answer(requests, prompts, target, options.answer_tokens, slots, options.answer_minutes)
     own.parent.mkdir(exist_ok=True)
     answers.save(own)
     return answers
