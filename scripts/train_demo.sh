@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
 work=${WORK:-$(mktemp -d)}
 export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}" TQDM_MININTERVAL=${TQDM_MININTERVAL:-10} PYTHONUNBUFFERED=1
-export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false
+export HF_HUB_OFFLINE=1
 
 if [[ ${QUICK:-} ]]; then
     prompts=${PROMPTS:-800} common=(--answer-tokens 64 --max-length 384 --eval-samples 64 --batch-size 32 --log-every 5)

@@ -93,16 +93,17 @@ def encode(requests: Sequence[Request], target: FrozenTarget, longest: int) -> l
         UserError: a prompt that the template refuses, that has no tokens, or that has more than `longest`;
             the message names its line.
     """
-    encoded = []
+    texts = []
     for one in requests:
         try:
-            text = target.tokenizer.apply_chat_template(
-                list(one.messages), add_generation_prompt=True, tokenize=False
+            texts.append(
+                target.tokenizer.apply_chat_template(list(one.messages), add_generation_prompt=True, tokenize=False)
             )
-            ids = target.tokenizer(text, add_special_tokens=False)["input_ids"]
         except Exception as error:  # a template is a program: it may raise anything
             raise UserError(f"a prompt does not fit the chat template ({error})", file=one.where) from None
-        if not ids or len(ids) > longest:
+    encoded: list[list[int]] = target.tokenizer(texts, add_special_tokens=False)["input_ids"]
+    for one, ids in zip(requests, encoded, strict=True):
+        if not 1 <= len(ids) <= longest:
             raise UserError(
                 "a prompt has the wrong length", field="tokens", found=len(ids), needed=f"1 to {longest}",
                 file=one.where,
@@ -112,7 +113,6 @@ def encode(requests: Sequence[Request], target: FrozenTarget, longest: int) -> l
                 "a prompt has a token that the target lacks", field="token", found=max(ids),
                 needed=f"below {target.shape.vocabulary}", file=one.where,
             )  # fmt: skip
-        encoded.append(ids)
     return encoded
 
 
