@@ -56,6 +56,12 @@ MODEL_NEEDS = (
         "DFlashQwen3Model.precompute_and_store_context_kv",
         ("self", "context_states", "context_positions", "context_slot_mapping"),
     ),
+    Need(_DFLASH, "DFlashQwen3Model._normalize_context_k", ("self", "all_k")),
+    Need(
+        _DFLASH,
+        "DFlashQwen3Model._project_context_kv",
+        ("self", "context_states", "num_ctx", "num_layers", "num_kv_heads", "head_dim"),
+    ),
     Need(
         _DFLASH,
         "DFlashQwen3DecoderLayer.__init__",

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real engines for the tests: each group of jobs runs in a process of its own (tests/engine/jobs.py)."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+HERE = Path(__file__).parent
+torch.set_num_threads(1)  # tiny models; two processes that spin on the same cores slow each other down
+pytest.importorskip("vllm", reason="needs vLLM")
+
+Job = dict[str, Any]
+
+
+def environment(runner: str, **extra: str) -> dict[str, str]:
+    env = os.environ | {
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_CI_ENV": "1",
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_USE_FLASHINFER_SAMPLER": "0",
+        "VLLM_NO_USAGE_STATS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_USE_V2_MODEL_RUNNER": "1" if runner == "V2" else "0",
+    }
+    if runner == "V2" and not os.path.exists("/dev/nvidia0"):
+        env |= {"TRITON_INTERPRET": "1", "PYTHONPATH": f"{HERE / 'triton_cpu'}:{env.get('PYTHONPATH', '')}"}
+    return env | extra
+
+
+def llm(model: Path, drafter: Path | None = None, k: int = 4, **arguments: Any) -> dict[str, Any]:
+    """Arguments of vllm.LLM for a small fp32 engine."""
+    chosen: dict[str, Any] = {
+        "model": str(model),
+        "dtype": "float32",
+        "enforce_eager": True,
+        "max_model_len": 256,
+        "block_size": 32,
+        "max_num_seqs": 4,
+        "gpu_memory_utilization": 0.1,
+    }
+    if drafter is not None:
+        chosen["speculative_config"] = {"method": "dflash", "model": str(drafter), "num_speculative_tokens": k}
+    return chosen | arguments
+
+
+@pytest.fixture(scope="session")
+def engines(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[dict[str, Any]]]:
+    """engines(jobs, runner="V1", **environment) -> one result a job (see jobs.py)."""
+
+    def run(jobs: list[Job], runner: str = "V1", expect_error: bool = False, **extra: str) -> list[dict[str, Any]]:
+        folder = tmp_path_factory.mktemp("engine")
+        (folder / "jobs.json").write_text(json.dumps(jobs))
+        done = subprocess.run(
+            [sys.executable, HERE / "jobs.py", folder / "jobs.json", folder / "results.json"],
+            env=environment(runner, **extra),
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
+        if not (folder / "results.json").exists():
+            pytest.fail(f"engine process ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
+        results = json.loads((folder / "results.json").read_text())
+        assert len(results) == len(jobs), done.stderr[-4000:]
+        for result in results:
+            if not expect_error and "error" in result:
+                pytest.fail(f"{result['error']}\n{result['log'][-4000:]}")
+        return results
+
+    return run

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs real vLLM engines and records what they did. Started as a process of its own by tests/engine/conftest.py.
+
+    python jobs.py JOBS.json RESULTS.json
+
+A job is {"llm": {...LLM arguments...}, "requests": [{"prompt": [ids], "max_tokens": n, ...}], "together": bool}.
+Its result: {"tokens": [[...]], "drafts": [[...] a step], "metrics": {...}, "log": "..."} or {"error": "..."}.
+"""
+
+import gc
+import io
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def record_drafts(drafts: list[list[list[int]]]) -> None:
+    """Keep what the drafter proposes, on either runner, without changing it."""
+    from vllm.v1.spec_decode.llm_base_proposer import SpecDecodeBaseProposer
+    from vllm.v1.worker.gpu.spec_decode.dflash.speculator import DFlashSpeculator
+
+    for cls in (SpecDecodeBaseProposer, DFlashSpeculator):
+        original = cls.propose
+
+        def propose(self: Any, *args: Any, _original: Any = original, **kwargs: Any) -> Any:
+            proposed = _original(self, *args, **kwargs)
+            if not kwargs.get("dummy_run"):
+                drafts.append(proposed.tolist())
+            return proposed
+
+        cls.propose = propose
+
+
+def metrics(llm: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for metric in llm.get_metrics():
+        if metric.name.startswith(("vllm:spec_decode", "vllm:prefix_cache", "vllm:num_preemptions")):
+            found[metric.name.removeprefix("vllm:")] = getattr(metric, "values", None) or getattr(metric, "value", None)
+    return found
+
+
+def run(job: dict[str, Any], drafts: list[list[list[int]]]) -> dict[str, Any]:
+    from vllm import LLM, SamplingParams
+
+    log = io.StringIO()
+    handler = logging.StreamHandler(log)
+    logging.getLogger("vllm").addHandler(handler)
+    try:
+        llm = LLM(**job["llm"], disable_log_stats=False)
+        drafts.clear()
+        requests = job["requests"]
+        prompts = [{"prompt_token_ids": r["prompt"]} for r in requests]
+        sampling = [
+            SamplingParams(**({"temperature": 0.0} | {k: v for k, v in r.items() if k != "prompt"})) for r in requests
+        ]
+        batches = [(prompts, sampling)] if job.get("together") else [([p], [s]) for p, s in zip(prompts, sampling)]
+        tokens, steps = [], []
+        for batch_prompts, batch_sampling in batches:
+            done = llm.generate(batch_prompts, batch_sampling, use_tqdm=False)
+            tokens += [list(o.outputs[0].token_ids) for o in done]
+            steps.append([step for step in drafts])
+            drafts.clear()
+        result = {"tokens": tokens, "drafts": steps, "metrics": metrics(llm), "log": log.getvalue()}
+        llm.llm_engine.engine_core.shutdown()
+        del llm
+    except Exception as error:  # the test asserts on what went wrong
+        result = {"error": f"{type(error).__name__}: {error}", "log": log.getvalue()}
+    finally:
+        logging.getLogger("vllm").removeHandler(handler)
+    from vllm.distributed import cleanup_dist_env_and_memory
+
+    cleanup_dist_env_and_memory()
+    gc.collect()
+    return result
+
+
+def main() -> None:
+    jobs = json.loads(Path(sys.argv[1]).read_text())
+    drafts: list[list[list[int]]] = []
+    record_drafts(drafts)
+    results = []
+    for job in jobs:
+        results.append(run(job, drafts))
+        Path(sys.argv[2]).write_text(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()

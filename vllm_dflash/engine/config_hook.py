@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vLLM's configuration, made to agree with DraftConfig before the engine looks at it.
+
+Stock vLLM derives a drafter's windows and causality from a transformers config that may have lost or invented
+them, and refuses mixed drafters on the V1 runner because of what that config says. The draft layers of this plugin
+carry their own rule (engine/attention.py), so the engine is shown a plain drafter: every layer full and
+bidirectional, taps and mask token as DraftConfig resolved them.
+"""
+
+import functools
+from typing import Any
+
+from vllm.config.speculative import SpeculativeConfig
+from vllm.config.vllm import VllmConfig
+
+from vllm_dflash.checkpoint import DraftConfig, is_foreign_draft, load_draft_config
+from vllm_dflash.engine import probe
+from vllm_dflash.engine.model_hook import ARCHITECTURE
+from vllm_dflash.engine.options import Options
+from vllm_dflash.errors import UserError
+from vllm_dflash.plugin import logger, stand_aside
+
+_DECIDED_BY_LAYERS = ("causal", "use_swa", "swa_window_size", "layers", "layer_types", "sliding_window")
+
+
+@functools.lru_cache(maxsize=8)
+def draft_config(model: str, revision: str | None) -> DraftConfig:
+    """The drafter's DraftConfig, read once a process."""
+    return load_draft_config(model, revision=revision)
+
+
+def draft_config_of(vllm_config: VllmConfig) -> DraftConfig:
+    """DraftConfig of the drafter that this engine is configured with."""
+    assert vllm_config.speculative_config is not None
+    draft = vllm_config.speculative_config.draft_model_config
+    return draft_config(draft.model, draft.revision)
+
+
+def check_target(config: DraftConfig, target: Any) -> None:
+    """Refuse a drafter that cannot belong to this target (vLLM ModelConfig), before any weight is read."""
+    layers, hidden, vocabulary = (
+        target.get_total_num_hidden_layers(),
+        target.get_hidden_size(),
+        target.get_vocab_size(),
+    )
+    for tap in config.tap_layer_ids:
+        if tap >= layers:
+            raise UserError(
+                f"the drafter taps layer {tap} but the target {target.model} has {layers} layers",
+                field=str(config.sources.get("tap_layer_ids", "tap_layer_ids")),
+                found=list(config.tap_layer_ids),
+                needed=f"ids from 0 to {layers - 1}",
+                file=config.path,
+            )
+    if config.target_hidden_size != hidden:
+        raise UserError(
+            f"the drafter does not fit the target {target.model}",
+            field="target_hidden_size",
+            found=config.target_hidden_size,
+            needed=f"{hidden}, the target's hidden size",
+            file=config.path,
+        )
+    if not config.has_d2t and not config.own_lm_head and config.vocab_size != vocabulary:
+        raise UserError(
+            f"the drafter borrows the head of {target.model}, whose vocabulary differs",
+            field="vocab_size",
+            found=config.vocab_size,
+            needed=f"{vocabulary}, the target's vocabulary",
+            file=config.path,
+        )
+
+
+def show_plain_drafter(hf_config: Any, config: DraftConfig) -> None:
+    """Rewrite the draft's transformers config in place: what the layers decide is removed, the rest made exact."""
+    for key in ("layer_types", "sliding_window", "is_causal", "max_window_layers"):
+        setattr(hf_config, key, None)
+    hf_config.use_sliding_window = False
+    kept = {k: v for k, v in (getattr(hf_config, "dflash_config", None) or {}).items() if k not in _DECIDED_BY_LAYERS}
+    hf_config.dflash_config = kept | {
+        "mask_token_id": config.mask_token_id,
+        "target_layer_ids": list(config.tap_layer_ids),
+        "attention_sink_bias": config.attention_sinks,
+    }
+    # vLLM counts a tap by the layer that would read it: the output of layer i is "auxiliary state" i + 1.
+    hf_config.eagle_aux_hidden_state_layer_ids = [tap + 1 for tap in config.tap_layer_ids]
+    hf_config.architectures = [ARCHITECTURE]
+
+
+def use_our_model(draft: Any) -> None:
+    """Point vLLM's draft ModelConfig at our model. It has the traits of the stock class that vLLM inspected."""
+    draft.model_arch_config = draft.get_model_arch_config()
+    draft._architecture = ARCHITECTURE
+
+
+def _before_speculative(spec: SpeculativeConfig) -> None:
+    if spec.method == "dflash" and spec.num_speculative_tokens is None and spec.model and not is_foreign_draft(spec.model):
+        spec.num_speculative_tokens = draft_config(spec.model, spec.revision).max_draft_tokens
+
+
+def _after_speculative(spec: SpeculativeConfig) -> None:
+    if spec.method != "dflash" or spec.draft_model_config is None:
+        return
+    draft = spec.draft_model_config
+    foreign = is_foreign_draft(draft.model)
+    if foreign:
+        logger.info("vllm-dflash leaves %s to vLLM: it is a %s checkpoint", draft.model, foreign)
+        return
+    problem = probe.first_problem(probe.MODEL_NEEDS)
+    if problem is not None:
+        stand_aside(problem)
+        return
+    config = draft_config(draft.model, draft.revision)
+    check_target(config, spec.target_model_config)
+    if spec.num_speculative_tokens > config.max_draft_tokens:
+        logger.warning(
+            "num_speculative_tokens %d is more than the %d that %s was trained for (block_size %d)",
+            spec.num_speculative_tokens,
+            config.max_draft_tokens,
+            config.path,
+            config.block_size,
+        )
+    show_plain_drafter(draft.hf_config, config)
+    use_our_model(draft)
+
+
+def install() -> None:
+    """Wrap the two `__post_init__` methods. vLLM's config classes look them up by name at each construction."""
+    speculative_post_init, vllm_post_init = SpeculativeConfig.__post_init__, VllmConfig.__post_init__
+
+    @functools.wraps(speculative_post_init)
+    def speculative(self: SpeculativeConfig) -> None:
+        _before_speculative(self)
+        speculative_post_init(self)
+        _after_speculative(self)
+
+    @functools.wraps(vllm_post_init)
+    def whole(self: VllmConfig) -> None:
+        Options.parse(self.additional_config)
+        vllm_post_init(self)
+
+    SpeculativeConfig.__post_init__ = speculative  # type: ignore[method-assign]
+    VllmConfig.__post_init__ = whole  # type: ignore[method-assign]

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The draft model: vLLM's DFlash model whose layers follow DraftConfig."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from vllm.config import VllmConfig, get_current_vllm_config
+from vllm.distributed import get_tensor_model_parallel_rank
+from vllm.model_executor.layers.rotary_embedding import get_rope
+from vllm.model_executor.models.qwen3_dflash import (
+    DFlashQwen3DecoderLayer,
+    DFlashQwen3ForCausalLM,
+    DFlashQwen3Model,
+)
+
+from vllm_dflash import __version__
+from vllm_dflash.checkpoint import DraftConfig, Rope
+from vllm_dflash.engine import probe
+from vllm_dflash.engine.attention import DraftAttention
+from vllm_dflash.engine.config_hook import draft_config_of
+from vllm_dflash.plugin import logger
+
+
+def rotary_embedding(rope: Rope, stock: Any, max_position: int, head_dim: int) -> Any:
+    """vLLM's rotary embedding for one draft layer; equal parameters give the same (cached) module."""
+    parameters = dict(rope.scaling or {"rope_type": "default"})
+    parameters.setdefault("rope_type", parameters.pop("type", "default"))
+    parameters |= {"rope_theta": rope.theta, "partial_rotary_factor": rope.rotary_dim / head_dim}
+    return get_rope(head_dim, max_position, is_neox_style=stock.is_neox_style, rope_parameters=parameters)
+
+
+class DraftDecoderLayer(DFlashQwen3DecoderLayer):
+    def __init__(
+        self,
+        vllm_config: VllmConfig,
+        *,
+        config: Any,
+        layer_idx: int,
+        cache_config: Any = None,
+        quant_config: Any = None,
+        prefix: str = "",
+    ) -> None:
+        super().__init__(
+            vllm_config,
+            config=config,
+            layer_idx=layer_idx,
+            cache_config=cache_config,
+            quant_config=quant_config,
+            prefix=prefix,
+        )
+        draft = draft_config_of(get_current_vllm_config())
+        rule, attention = draft.layers[layer_idx], self.self_attn
+        attention.sliding_window, attention.causal = rule.window, rule.causal
+        attention.attn = DraftAttention(
+            attention.attn, rule, cache_config, quant_config, sinks=attention.attention_sink_bias
+        )
+        # One position past the served length for each block row, so that no row indexes past the table.
+        longest = max(draft.max_position_embeddings, get_current_vllm_config().model_config.max_model_len)
+        attention.rotary_emb = rotary_embedding(rule.rope, attention.rotary_emb, longest + draft.block_size, draft.head_dim)
+
+
+class DraftModel(DFlashQwen3Model):
+    decoder_layer_cls = DraftDecoderLayer
+
+    def _normalize_context_k(self, all_k: torch.Tensor) -> torch.Tensor:
+        """Each layer's own K-norm on [layers, N, kv_heads, head_dim].
+
+        vLLM passes the layers' weights to one grouped kernel; its CPU kernel reads only the first layer's.
+        """
+        if all_k.device.type != "cpu":
+            return super()._normalize_context_k(all_k)
+        return torch.stack([layer.self_attn.k_norm(k) for layer, k in zip(self.layers, all_k, strict=True)])
+
+    def precompute_and_store_context_kv(
+        self,
+        context_states: torch.Tensor,
+        context_positions: torch.Tensor,
+        context_slot_mapping: torch.Tensor | Sequence[torch.Tensor | None] | None = None,
+    ) -> None:
+        """Project context features to every layer's K/V, norm and rotate K by the layer's own rope, store.
+
+        Args:
+            context_states: [N, hidden] after `fc`; positions: [N]; slots: [N], one for each layer, or None to
+                only compute (memory profiling).
+        """
+        ropes = [layer.self_attn.rotary_emb for layer in self.layers]
+        if all(rope is ropes[0] for rope in ropes):
+            super().precompute_and_store_context_kv(context_states, context_positions, context_slot_mapping)
+            return
+        keys, values = self._project_context_kv(
+            context_states, context_states.shape[0], self._num_attn_layers, self._num_kv_heads, self._head_dim
+        )
+        keys = self._normalize_context_k(keys)
+        for i, (layer, rope) in enumerate(zip(self.layers, ropes, strict=True)):
+            flat = keys[i].flatten(1)
+            key, _ = rope(context_positions, flat, None)
+            slots = context_slot_mapping[i] if isinstance(context_slot_mapping, (list, tuple)) else context_slot_mapping
+            if slots is None:
+                continue
+            attention, scale = layer.self_attn.attn, getattr(layer.self_attn, "v_scale", None)
+            value = values[i] if scale is None else values[i] * scale
+            attention.impl.do_kv_cache_update(attention, key.view_as(keys[i]), value, attention.kv_cache, slots)
+
+
+class DFlashDraftModel(DFlashQwen3ForCausalLM):
+    """Registered as model_hook.ARCHITECTURE."""
+
+    model_cls = DraftModel
+
+    def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
+        super().__init__(vllm_config=vllm_config, prefix=prefix)
+        self.draft_config = draft_config_of(vllm_config)
+        if get_tensor_model_parallel_rank() == 0:
+            logger.info(active_line(self.draft_config, vllm_config, self.model.layers[0].self_attn.attn.kernels))
+
+    def get_draft_attn_causal(self) -> list[bool]:
+        """What the engine builds metadata with: bidirectional for all; the layers apply their own rule."""
+        return [False] * len(self.model.layers)
+
+
+def active_line(config: DraftConfig, vllm_config: VllmConfig, kernels: str) -> str:
+    """The one line that says what the plugin made of this drafter."""
+    runner = "V2" if vllm_config.use_v2_model_runner else "V1"
+    assert vllm_config.speculative_config is not None
+    return (
+        f"vllm-dflash {__version__} ACTIVE on vLLM {probe.vllm_release()} ({runner}): "
+        f"taps {','.join(map(str, config.tap_layer_ids))}, layers {config.describe_layers()}, "
+        f"mask {config.mask_token_id}, block {config.block_size}, "
+        f"k {vllm_config.speculative_config.num_speculative_tokens}, kernels {kernels}"
+    )
