@@ -92,7 +92,7 @@ def test_what_is_missing_is_one_line(tmp_path: Path, repo: Path, capsys: pytest.
     shutil.rmtree(repo / "demo/mtp")
     assert main(["--cache", str(tmp_path / "cache"), "--repo", str(repo)]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("error: the demo MTP head is missing: `vllm-dflash train")
+    assert error.startswith("error: the demo MTP head is missing: `scripts/train_demo.sh demo`")
     assert error.count("\n") == 1
     assert main(["--cache", str(tmp_path / "cache"), "--repo", str(tmp_path)]) == 2
     assert "error: the demo drafter is missing" in capsys.readouterr().err

@@ -24,7 +24,7 @@ from vllm_dflash.train.prompts import (
 )
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-FIRST_HUNDRED = "5227cd2f556e627b6034bb33a017791e2f263a4bd86c9fd7aea17e62c3d5a388"
+FIRST_HUNDRED = "9ca4cc7aa968515ceb11bfbec02090eba911f33bf262b736d9431fbec287f8ae"
 
 
 @pytest.fixture(scope="module")

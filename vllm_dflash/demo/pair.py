@@ -20,8 +20,7 @@ from vllm_dflash.errors import UserError
 CACHE_VARIABLE = "VLLM_DFLASH_CACHE"
 DRAFTER_FOLDER = "demo/drafter"
 MTP_FILE = "demo/mtp/model.safetensors"
-TRAIN_DRAFTER = "vllm-dflash train --demo"
-TRAIN_MTP = "vllm-dflash train --demo --mtp"
+TRAIN_DEMO = "scripts/train_demo.sh demo"
 
 _FOLDERS: dict[Variant, str] = {"llama": "smollm2-135m-instruct", "mimo": "smollm2-135m-instruct-mimo"}
 _UNFINISHED, _REPLACED = ".unfinished-", ".replaced-"
@@ -63,9 +62,9 @@ def prepare_pair(
     root = repo or default_repo()
     drafter, mtp = root / DRAFTER_FOLDER, root / MTP_FILE
     if not (drafter / "config.json").is_file() or not (drafter / "model.safetensors").is_file():
-        raise UserError(f"the demo drafter is missing: `{TRAIN_DRAFTER}` makes it", file=drafter)
+        raise UserError(f"the demo drafter is missing: `{TRAIN_DEMO}` makes it", file=drafter)
     if not mtp.is_file():
-        raise UserError(f"the demo MTP head is missing: `{TRAIN_MTP}` makes it", file=mtp)
+        raise UserError(f"the demo MTP head is missing: `{TRAIN_DEMO}` makes it", file=mtp)
     target = cached_target("llama", cache=cache, full_check=full_check)
     mtp_target = cached_target("mimo", mtp, cache=cache, full_check=full_check)
     return DemoPair(target, mtp_target, drafter)

@@ -124,9 +124,7 @@ RULES: Rules = {
     "form": choices(
         "bullet points,a numbered list,a short email,a headline and one sentence,a short note,a diary entry"
     ),
-    "format": choices(
-        "JSON,a Markdown table,YAML,an HTML table,a list of Python dictionaries,plain English sentences"
-    ),
+    "format": choices("JSON,a Markdown table,a list of Python dictionaries,plain English sentences"),
     "table": _table,
     "shopping": ["<small1> <objects1>, <small2> <objects2>, <mid> <objects3> and <small3> <objects4>"],
     "voice": choices(
@@ -138,13 +136,13 @@ RULES: Rules = {
 }
 
 TRAIN = {
-    "grammar": "Correct the grammar in this sentence: <wrong>",
+    "grammar": "Correct the grammar in these sentences:\n\n1. <wrong1>\n2. <wrong2>\n3. <wrong3>",
     "grammar-explain": "Correct the mistakes in this text and explain what you changed:\n\n<wrong1> <wrong2>",
     "make-formal": "Rewrite this message so that it sounds <tone>:\n\n<chat>",
-    "make-casual": "Rewrite this message in a casual and friendly way:\n\n<formal>",
+    "make-casual": "Rewrite this message in a casual and friendly way:\n\n<formal1> <formal2>",
     "shorten": "Shorten this text to <sentence_count>:\n\n<story>",
     "bullets": "Turn this text into <form>:\n\n<story>",
-    "voice": "Rewrite this sentence <voice>: The <job> <act> <thing> on <day>.",
+    "voice": "Rewrite each sentence <voice>:\n\n1. <fact1>.\n2. <fact2>.\n3. <fact3>.",
     "tense": "Change this text to the <tense>:\n\n<present1> <present2>",
     "combine": "Combine these sentences into one: <fact1>. <fact2>. <fact3>.",
     "csv": "Convert this CSV to <format>:\n\n<table>",
