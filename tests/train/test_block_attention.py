@@ -8,22 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from vllm_dflash.reference.drafter import Drafter
+from tests.train.helpers import block_alone, method
 from vllm_dflash.train.answers import Answers
 from vllm_dflash.train.batches import collate
-from vllm_dflash.train.dflash import DFlashMethod, block_rows, block_tokens
-from vllm_dflash.train.draft_shape import write_draft_config
+from vllm_dflash.train.dflash import block_rows, block_tokens
 from vllm_dflash.train.options import TrainOptions
 from vllm_dflash.train.target_model import FrozenTarget
 
 Make = Callable[..., TrainOptions]
-MASK = 4
-
-
-def method(options: TrainOptions, target: FrozenTarget) -> DFlashMethod:
-    options.out.mkdir(exist_ok=True)
-    return DFlashMethod(write_draft_config(options, target.shape, MASK, options.out), target, options)
-
 
 @pytest.mark.parametrize("letter", ["S", "s", "F", "C"])
 @pytest.mark.parametrize("window", [1, 2, 4, 5, 9])
@@ -60,21 +52,6 @@ def test_side_by_side_equals_alone(layers: str, options: Make, target: FrozenTar
             for n, anchor in enumerate(anchors[row].tolist()):
                 alone = block_alone(made.module, made, batch.tokens[row], anchor)
                 torch.testing.assert_close(together[row, n], alone, atol=2e-5, rtol=1e-4)
-
-
-def block_alone(drafter: Drafter, made: DFlashMethod, tokens: torch.Tensor, anchor: int) -> torch.Tensor:
-    """Hidden states of one block; the target is run on tokens before the anchor only. [block, hidden]."""
-    block = made.config.block_size
-    context = torch.arange(anchor)[None]
-    taps, _ = made.features(tokens[None, :anchor])
-    positions, anchor_of = anchor + torch.arange(block)[None], torch.full((1, block), anchor)
-    ids = torch.tensor([[int(tokens[anchor])] + [made.config.mask_token_id] * (block - 1)])
-    return drafter(
-        made.target.embed(ids),
-        positions,
-        drafter.context_key_value(drafter.fuse(taps), context),
-        drafter.visibility(positions, anchor_of, context),
-    )[0]
 
 
 def test_rows_hold_anchor_then_masks() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.train.helpers import draft_one_by_one
 from vllm_dflash.train.answers import Answers
 from vllm_dflash.train.batches import collate
 from vllm_dflash.train.mtp import MtpMethod
@@ -23,26 +24,6 @@ def made(options: Make, target: FrozenTarget) -> MtpMethod:
     for parameter in method.module.parameters():
         parameter.data.add_(torch.randn_like(parameter) * 0.1)
     return method
-
-
-def draft_one_by_one(made: MtpMethod, tokens: torch.Tensor, anchor: int, steps: int) -> list[int]:
-    """Drafts after tokens[: anchor + 1], as a server makes them: the target has seen tokens[:anchor]."""
-    layer = made.module
-    residual = made.residual(tokens[None, :anchor])
-    embeddings = made.target.embed(tokens[None, 1 : anchor + 1])
-    seen = torch.ones(anchor, anchor, dtype=torch.bool).tril()[None]
-    hidden, cache = layer(embeddings, torch.arange(anchor)[None], residual, [], seen)
-    previous, drafts = hidden[:, -1:], []
-    for step in range(steps):
-        drafts.append(int(made.target.head(previous[0, 0]).argmax()))
-        if step == steps - 1:
-            break
-        position = torch.tensor([[anchor + step]])
-        everything = torch.ones(1, 1, cache[0].shape[1] + 1, dtype=torch.bool)
-        embeddings = made.target.embed(torch.tensor([drafts[-1:]]))
-        previous, new = layer(embeddings, position, previous, [cache], everything)
-        cache = (torch.cat([cache[0], new[0]], 1), torch.cat([cache[1], new[1]], 1))
-    return drafts
 
 
 @torch.no_grad()
