@@ -13,6 +13,8 @@ from vllm_dflash.checkpoint.finding import Finding
 from vllm_dflash.checkpoint.section import Answer, Section, default
 from vllm_dflash.checkpoint.windows import resolve_windows, says_sliding
 
+STOCK_KEYS = ("layer_types", "sliding_window", "use_swa", "swa_window_size", "causal")
+
 
 class LayerRule(NamedTuple):
     window: Answer[int | None]
@@ -23,12 +25,17 @@ def native_rules(config: Section, dflash: Section, count: int, findings: list[Fi
     """Rules of `count` layers of a native (z-lab) config. Raises UserError where no rule settles a field."""
     explicit = _explicit_layers(dflash, count)
     if explicit is not None:
+        for key in STOCK_KEYS:
+            dflash.raw(key)
         return explicit
     use_swa = dflash.boolean("use_swa")
     swa = use_swa is not None and use_swa.value
     windows = resolve_windows(config, dflash, count, swa, findings)
-    override = config.boolean("is_causal") or dflash.boolean("causal")
-    if override is not None:
+    overrides = [answer for answer in (config.boolean("is_causal"), dflash.boolean("causal")) if answer]
+    if overrides:
+        override = overrides[0]
+        if override.value != overrides[-1].value:
+            findings.append(_causal_overruled(override, overrides[-1]))
         return [LayerRule(window, override) for window in windows]
     if swa and not says_sliding(config, dflash):
         rule = default(False, "use_swa layers see the whole block")
@@ -67,6 +74,12 @@ def _fallback(top: Section, layer: Section, findings: list[Finding]) -> Section:
             )
         )
     return Section({key: top.raw(key) for key in keys if key not in layer}, top.path)
+
+
+def _causal_overruled(first: Answer[bool], second: Answer[bool]) -> Finding:
+    cause = f"{first.source.key} and {second.source.key} differ; the first is taken"
+    evidence = f"{first.source} = {first.value}, {second.source} = {second.value}"
+    return Finding("WARNING", "layers.causal", cause, evidence, f"delete {second.source.key}")
 
 
 def _explicit_layers(dflash: Section, count: int) -> list[LayerRule] | None:

@@ -42,14 +42,11 @@ def native_config_dict(
         "sample_from_anchor": False,
     }
     windows = [layer.window for layer in layers if layer.window is not None]
-    causal = {layer.causal for layer in layers}
-    by_type = all(layer.causal == (layer.window is not None) for layer in layers)
-    if len(causal) == 1 and not by_type:
-        dflash["causal"] = causal.pop()
-    elif not by_type:
-        dflash["layers"] = _explicit(layers)
-    if len(set(windows)) > 1:
-        dflash["layers"] = _explicit(layers)
+    causal = _closest_causal(layers)
+    if causal is not None:
+        dflash["causal"] = causal
+    if len(set(windows)) > 1 or any(layer.causal != _stock_causal(layer, causal) for layer in layers):
+        dflash["layers"] = [{"window": layer.window, "causal": layer.causal} for layer in layers]
     return {
         "architectures": ["DFlashDraftModel"],
         "model_type": "qwen3",
@@ -78,8 +75,14 @@ def native_config_dict(
     }
 
 
-def _explicit(layers: Sequence[DraftLayer]) -> list[dict[str, Any]]:
-    return [{"window": layer.window, "causal": layer.causal} for layer in layers]
+def _stock_causal(layer: DraftLayer, override: bool | None) -> bool:
+    return (layer.window is not None) if override is None else override
+
+
+def _closest_causal(layers: Sequence[DraftLayer]) -> bool | None:
+    """`dflash_config.causal` that is right for most layers; None leaves it to the layer type."""
+    options: tuple[bool | None, ...] = (None, False, True)
+    return max(options, key=lambda o: sum(layer.causal == _stock_causal(layer, o) for layer in layers))
 
 
 def _rope_fields(layers: Sequence[DraftLayer], head_dim: int) -> dict[str, Any]:

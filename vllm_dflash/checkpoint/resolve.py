@@ -22,6 +22,7 @@ from vllm_dflash.checkpoint.windows import FULL, SLIDING
 from vllm_dflash.errors import UserError
 
 LARGEST_BLOCK = 4096
+TRAINING_KEYS = ("num_anchors", "loss_decay_gamma", "backbone_rotary_base", "projector_type", "mask_token")
 
 
 def resolve(raw: RawCheckpoint, target: TargetConfig | None) -> DraftConfig:
@@ -53,7 +54,7 @@ def resolve(raw: RawCheckpoint, target: TargetConfig | None) -> DraftConfig:
     )
     quantized = quantization.value is not None
     unknown = check_shapes(raw.tensors, wanted, size.num_hidden_layers.value, quantized, path)
-    findings += _unknown_tensors(unknown) + _unread_keys(raw)
+    findings += _unknown_tensors(unknown)
     layers_of_target: Answer[Any] = num_target_layers or default(None, "not written")
     if num_target_layers is None and target is not None:
         layers_of_target = default(target.num_hidden_layers, "the target's num_hidden_layers")
@@ -78,7 +79,7 @@ def resolve(raw: RawCheckpoint, target: TargetConfig | None) -> DraftConfig:
         ),
         **{name: answer.value for name, answer in answers.items()},
         sources={name: answer.source for name, answer in answers.items()} | _layer_sources(rules, ropes),
-        findings=tuple(findings),
+        findings=(*findings, *_unread_keys(raw)),
         has_weights=bool(raw.tensors.infos),
     )
 
@@ -160,9 +161,6 @@ def _unknown_tensors(names: list[str]) -> list[Finding]:
     cause = f"{len(names)} tensors belong to no part of a DFlash drafter and are not used"
     remedy = "check that this is a DFlash drafter and not a relative with more heads"
     return [Finding("WARNING", "weights", cause, shown, remedy)]
-
-
-TRAINING_KEYS = ("num_anchors", "loss_decay_gamma", "backbone_rotary_base", "projector_type", "mask_token")
 
 
 def _unread_keys(raw: RawCheckpoint) -> list[Finding]:

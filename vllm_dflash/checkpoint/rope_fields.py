@@ -17,6 +17,7 @@ from vllm_dflash.errors import UserError
 
 PLAIN_TYPES = ("default", "mrope")
 KNOWN_TYPES = ("linear", "dynamic", "yarn", "longrope", "llama3", "proportional")
+NEED_ORIGINAL_LENGTH = ("yarn", "llama3", "longrope")  # transformers fills in max_position_embeddings
 NOT_SCALING = ("rope_theta", "partial_rotary_factor", "type", "rope_type")
 
 
@@ -109,12 +110,16 @@ def _scaling(config: Section, entry: Section | None, findings: list[Finding]) ->
     factor = entry.number("factor")
     if factor is None and kind in ("linear", "dynamic", "yarn", "llama3"):
         entry.missing("factor", f"the scaling factor of the {kind} rope")
-    scaling = {k: v for k, v in entry.values.items() if k not in NOT_SCALING and v is not None} | {
-        "rope_type": kind
-    }
-    original = config.integer("original_max_position_embeddings", minimum=1)
-    if original is not None:
-        scaling.setdefault("original_max_position_embeddings", original.value)
+    scaling = _meaning(entry)
+    for key, value in scaling.items():
+        if key != "rope_type" and isinstance(value, (str, dict)):
+            entry.refuse(f"{key} is not usable", key, "a number")
+    if kind in NEED_ORIGINAL_LENGTH:
+        original = config.integer("original_max_position_embeddings", 1) or config.integer(
+            "max_position_embeddings", 1
+        )
+        if original is not None:
+            scaling.setdefault("original_max_position_embeddings", original.value)
     return scaling
 
 
