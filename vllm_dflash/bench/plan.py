@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What will be measured: methods, prompts, and the job that each method's process gets."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vllm_dflash.bench.method import NONE, Method, distinct, speculative, with_stock_twins
+from vllm_dflash.bench.options import Options
+from vllm_dflash.bench.prompts import BenchPrompt, random_prompts, text_prompts
+
+DEMO_K = 7
+
+
+def choose_methods(options: Options) -> list[Method]:
+    """`none` and what the user gave, or the demo's methods."""
+    if options.model is not None:
+        given = [speculative(options.model, config) for config in options.speculative_configs]
+        methods = [Method(NONE, options.model), *given]
+    else:
+        methods = _demo_methods(options)
+    return distinct(with_stock_twins(methods) if options.stock else methods)
+
+
+def choose_prompts(tokenizer: Any, options: Options) -> list[BenchPrompt]:
+    if options.input_len is not None:
+        return random_prompts(tokenizer, options.most_prompts, options.input_len, options.seed)
+    return text_prompts(tokenizer, options.dataset, options.most_prompts, options.seed, options.raw_prompts)
+
+
+def make_job(
+    method: Method,
+    prompts: Sequence[BenchPrompt],
+    options: Options,
+    has_gpu: bool,
+    expected: Mapping[int, list[list[int]]],
+) -> dict[str, Any]:
+    """What `vllm_dflash.bench.worker` reads. expected: greedy outputs to compare with, by concurrency."""
+    points = []
+    for concurrency in options.concurrency:
+        some = prompts[: options.prompts_at(concurrency)]
+        points.append(
+            {
+                "concurrency": concurrency,
+                "prompts": [list(prompt.ids) for prompt in some],
+                "categories": [prompt.category for prompt in some],
+                "expected": expected.get(concurrency),
+            }
+        )
+    same = ("dtype", "seed", "temperature", "output_len", "ignore_eos", "repeats")
+    return {
+        "model": method.model,
+        "speculative_config": method.speculative_config,
+        "points": points,
+        # Compiling for the CPU takes longer than the whole benchmark.
+        "engine_args": ({} if has_gpu else {"enforce_eager": True}) | options.engine_args,
+        **{name: getattr(options, name) for name in same},
+    }
+
+
+def _demo_methods(options: Options) -> list[Method]:
+    from vllm_dflash.demo.pair import prepare_pair
+
+    pair = prepare_pair()
+    target, drafter = str(pair.target), str(pair.drafter)
+    mtp = [{"method": "mtp", "num_speculative_tokens": k} for k in options.mtp_k]
+    dflash = {"method": "dflash", "model": drafter, "num_speculative_tokens": DEMO_K}
+    offered = {
+        "none": [Method(NONE, target)],
+        "mtp": [speculative(str(pair.mtp_target), config) for config in mtp],
+        "dflash": [speculative(target, dflash)],
+    }
+    given = [speculative(target, config) for config in options.speculative_configs]
+    return [method for name in offered if name in options.methods for method in offered[name]] + given

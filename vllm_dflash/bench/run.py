@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`benchmarks/throughput.py` and `vllm-dflash bench`: every method in turn, then one table."""
+
+import argparse
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from textwrap import shorten
+from typing import Any
+
+from vllm_dflash.bench.conditions import describe
+from vllm_dflash.bench.engine_process import run_method
+from vllm_dflash.bench.method import NONE, Method
+from vllm_dflash.bench.options import Options, resolve
+from vllm_dflash.bench.output import as_text, save
+from vllm_dflash.bench.plan import choose_methods, choose_prompts, make_job
+from vllm_dflash.bench.prompts import BenchPrompt, check_lengths, load_tokenizer
+from vllm_dflash.bench.report import REASON_LENGTH
+from vllm_dflash.bench.rows import rows
+from vllm_dflash.environment import device_line, gpus
+from vllm_dflash.errors import UserError
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the table, writes the files. Returns 0 when at least one method ran, else 1."""
+    has_gpu = bool(gpus())
+    options = resolve(args, has_gpu)
+    methods = choose_methods(options)
+    tokenizer = load_tokenizer(methods[0].model)
+    prompts = choose_prompts(tokenizer, options)
+    check_lengths(prompts, options.output_len, options.engine_args.get("max_model_len"))
+    logs = _log_folder(options.save)
+    conditions = describe(options)
+    say(f"{device_line()}; {len(methods)} methods, {options.repeats} runs each, up to {len(prompts)} prompts")
+    began = time.monotonic()
+    results = measure_all(methods, prompts, options, has_gpu, logs)
+    conditions["seconds"] = round(time.monotonic() - began)
+    made = rows(results, NONE)
+    text = as_text(made, results, conditions, lambda token: str(tokenizer.decode([token])))
+    print(f"\n{text}\n")
+    if options.save:
+        written = save(options.save, made, results, conditions, text)
+        say("written: " + ", ".join(str(file) for file in written))
+    elif any("error" in result for result in results):
+        say(f"engine logs: {logs}")
+    else:
+        shutil.rmtree(logs, ignore_errors=True)
+    return 0 if any("error" not in result for result in results) else 1
+
+
+def measure_all(
+    methods: Sequence[Method], prompts: Sequence[BenchPrompt], options: Options, has_gpu: bool, logs: Path
+) -> list[dict[str, Any]]:
+    """One result a method, in order. Those after `none` are compared with its greedy outputs."""
+    expected: dict[int, list[list[int]]] = {}
+    results = []
+    for number, method in enumerate(methods, 1):
+        say(f"[{number}/{len(methods)}] {method.label}")
+        job = make_job(method, prompts, options, has_gpu, expected)
+        result = run_method(method, job, logs, options.method_timeout, lambda text: say(f"      {text}"))
+        result |= asdict(method) | {"model": Path(method.model).name}
+        for point in result.get("points", []):
+            point["compared"] = options.temperature == 0 and point["concurrency"] in expected
+            if method.label == NONE:
+                expected[point["concurrency"]] = point["outputs"]
+        if "error" in result:
+            say(f"      did not run: {shorten(result['error'], REASON_LENGTH)}")
+        results.append(result)
+    return results
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _log_folder(save_to: Path | None) -> Path:
+    if save_to is None:
+        return Path(tempfile.mkdtemp(prefix="vllm-dflash-bench-"))
+    logs = save_to / "logs"
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise UserError("cannot be written", field="--save", found=str(save_to)) from problem
+    return logs

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measures one method in a process of its own: `python -m vllm_dflash.bench.worker JOB.json`.
+
+The job names its result file; the engine's log goes to stdout and stderr.
+"""
+
+import json
+import sys
+import time
+import traceback
+from dataclasses import asdict
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from vllm_dflash.bench.acceptance import length_by_category, read
+from vllm_dflash.bench.divergence import add_gaps, differences
+from vllm_dflash.bench.driver import Pass, run_pass
+
+WARM_UP_TOKENS = 24
+
+
+def main(job_file: str) -> None:
+    job = json.loads(Path(job_file).read_text())
+    try:
+        result = measure(job)
+    except Exception as problem:
+        traceback.print_exc()
+        result = {"error": f"{type(problem).__name__}: {problem}"}
+    Path(job["result"]).write_text(json.dumps(result))
+
+
+def measure(job: dict[str, Any]) -> dict[str, Any]:
+    """Engine start, then for each concurrency a warm-up and the timed repeats."""
+    say = Progress(Path(job["progress"]))
+    say("starting the engine")
+    began = time.perf_counter()
+    llm = start_engine(job)
+    started = time.perf_counter() - began
+    say(f"engine ready after {started:.0f} s")
+    return {
+        "start_s": started,
+        "kv_tokens": getattr(llm.llm_engine.vllm_config.cache_config, "kv_cache_size_tokens", None),
+        "dtype": str(llm.llm_engine.model_config.dtype).removeprefix("torch."),
+        "points": [measure_point(llm, job, point, say) for point in job["points"]],
+    }
+
+
+def start_engine(job: dict[str, Any]) -> Any:
+    from vllm import LLM
+    from vllm.engine.arg_utils import EngineArgs
+
+    arguments = {
+        "model": job["model"],
+        "dtype": job["dtype"],
+        "seed": job["seed"],
+        "max_num_seqs": max(point["concurrency"] for point in job["points"]),
+        "disable_log_stats": False,
+    }
+    if job["speculative_config"] is not None:
+        arguments["speculative_config"] = job["speculative_config"]
+        if "per_request_spec_decode_metrics" in EngineArgs.__dataclass_fields__:
+            arguments["per_request_spec_decode_metrics"] = "summary"
+    return LLM(**(arguments | job["engine_args"]))
+
+
+def measure_point(llm: Any, job: dict[str, Any], point: dict[str, Any], say: "Progress") -> dict[str, Any]:
+    """All repeats at one concurrency, and where greedy outputs differ from `point["expected"]`."""
+    concurrency, prompts = point["concurrency"], point["prompts"]
+
+    def sampled(most: int) -> Any:
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        def params(index: int) -> Any:
+            return SamplingParams(
+                temperature=job["temperature"],
+                seed=job["seed"] + index if job["temperature"] > 0 else None,
+                max_tokens=most,
+                ignore_eos=job["ignore_eos"],
+                detokenize=False,
+                output_kind=RequestOutputKind.DELTA,
+            )
+
+        return params
+
+    run_pass(llm.llm_engine, prompts[: 2 * concurrency], sampled(WARM_UP_TOKENS), concurrency)
+    before = read(llm.get_metrics())
+    passes: list[Pass] = []
+    for repeat in range(job["repeats"]):
+        llm.reset_prefix_cache()
+        done = run_pass(llm.llm_engine, prompts, sampled(job["output_len"]), concurrency)
+        passes.append(done)
+        say(f"{concurrency} at a time, run {repeat + 1}: {done.tokens / done.wall_s:.1f} tokens/s")
+    counted = read(llm.get_metrics()).since(before)
+    first = passes[0]
+    found = []
+    if point["expected"] is not None and job["temperature"] == 0:
+        found = differences(point["expected"], first.outputs)
+        add_gaps(llm, found, prompts, point["expected"])
+    return {
+        "concurrency": concurrency,
+        "repeats": [summary(p) for p in passes],
+        "outputs": first.outputs,
+        "unstable": sum(any(p.outputs[i] != ids for p in passes[1:]) for i, ids in enumerate(first.outputs)),
+        "counters": asdict(counted),
+        "acceptance_by_category": length_by_category(first.accepted, point["categories"]),
+        "differences": [asdict(d) for d in found],
+    }
+
+
+def summary(done: Pass) -> dict[str, float | int | None]:
+    """One timed run. Step times are of the steps in which every running request was decoding (see `Pass`)."""
+    return {
+        "wall_s": done.wall_s,
+        "tokens": done.tokens,
+        "steps": len(done.step_s),
+        "step_ms": 1e3 * mean(done.step_s) if done.step_s else None,
+        "step_ms_median": 1e3 * median(done.step_s) if done.step_s else None,
+        "running": mean(done.advanced) if done.advanced else None,
+    }
+
+
+class Progress:
+    """One line at a time, for the process that started this one."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __call__(self, text: str) -> None:
+        with self.file.open("a") as stream:
+            stream.write(text + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
