@@ -17,7 +17,7 @@ export HF_HUB_OFFLINE=1
 
 if [[ ${QUICK:-} ]]; then
     prompts=${PROMPTS:-800} common=(--answer-tokens 64 --max-length 384 --eval-samples 64 --batch-size 32 --log-every 5)
-    drafter=(--steps 60 --warmup 10) mtp=(--steps 40 --warmup 10)
+    drafter=(--steps "${DRAFTER_STEPS:-60}" --warmup 10) mtp=(--steps "${MTP_STEPS:-40}" --warmup 10)
 else
     prompts=${PROMPTS:-40000} common=(--answer-tokens 256 --max-length 512 --eval-samples 1024 --log-every 20)
     drafter=(--steps "${DRAFTER_STEPS:-20000}" --max-minutes "${DRAFTER_MINUTES:-3.7}" --warmup 200)

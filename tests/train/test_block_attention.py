@@ -17,6 +17,7 @@ from vllm_dflash.train.target_model import FrozenTarget
 
 Make = Callable[..., TrainOptions]
 
+
 @pytest.mark.parametrize("letter", ["S", "s", "F", "C"])
 @pytest.mark.parametrize("window", [1, 2, 4, 5, 9])
 def test_mask_against_loops(letter: str, window: int, options: Make, target: FrozenTarget) -> None:
@@ -35,12 +36,16 @@ def test_mask_against_loops(letter: str, window: int, options: Make, target: Fro
                 for m in range(4):
                     for j in range(block):
                         q = a + j
-                        wanted = m == n and (letter in "FC" or abs(p - q) < window) and (letter in "sF" or q <= p)
+                        wanted = (
+                            m == n and (letter in "FC" or abs(p - q) < window) and (letter in "sF" or q <= p)
+                        )
                         assert got[b, row, width + m * block + j] == wanted
 
 
 @pytest.mark.parametrize("layers", ["SSF", "sC", "FS"])
-def test_side_by_side_equals_alone(layers: str, options: Make, target: FrozenTarget, answers: Answers) -> None:
+def test_side_by_side_equals_alone(
+    layers: str, options: Make, target: FrozenTarget, answers: Answers
+) -> None:
     """Each block alone, with a context cut off before its anchor, gives the same hidden states."""
     made = method(options(layers=layers, window=6), target)
     batch = collate(answers, np.arange(1, 5))

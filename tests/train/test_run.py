@@ -96,11 +96,26 @@ def test_command_makes_a_loadable_drafter(
 ) -> None:
     out = tmp_path / "drafter"
     words = [*WORDS, "--target", str(target_dir), "--prompts", str(prompts_file), "--out", str(out)]
-    sizes = ["--max-length", "64", "--answer-tokens", "24", "--steps", "4", "--batch-size", "8", "--anchors", "4"]
+    sizes = [
+        "--max-length",
+        "64",
+        "--answer-tokens",
+        "24",
+        "--steps",
+        "4",
+        "--batch-size",
+        "8",
+        "--anchors",
+        "4",
+    ]
     assert main([*words, *sizes, "--log-every", "2"]) == 0
     assert "mask token 4 (<reserved_0>)" in capsys.readouterr().out
     config = load_draft_config(out, target=load_target_config(target_dir))
-    assert config.has_weights and config.mask_token_id == 4 and config.describe_layers().startswith("SSF window 12")
+    assert (
+        config.has_weights
+        and config.mask_token_id == 4
+        and config.describe_layers().startswith("SSF window 12")
+    )
     drafter = Drafter.load(config, torch.bfloat16)
     weights = load_file(out / "model.safetensors")
     assert set(weights) == set(drafter.state_dict())

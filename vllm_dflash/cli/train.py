@@ -12,7 +12,10 @@ from vllm_dflash.train.options import TrainOptions
 DEFAULTS = {field.name: field.default for field in fields(TrainOptions)}
 HELP: dict[str, tuple[type, str]] = {
     "seed": (int, "of data order, anchors and initial weights"),
-    "layers": (str, "a letter each: S sliding causal, s sliding bidirectional, F full bidirectional, C full causal"),
+    "layers": (
+        str,
+        "a letter each: S sliding causal, s sliding bidirectional, F full bidirectional, C full causal",
+    ),
     "window": (int, "of the sliding layers, in tokens"),
     "taps": (str, "zero-based target layers such as 1,8,15, or auto"),
     "block_size": (int, "rows of a block, anchor included"),
@@ -45,11 +48,17 @@ HELP: dict[str, tuple[type, str]] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", type=Path, required=True, help="Hugging Face folder of the target")
-    parser.add_argument("--out", type=Path, required=True, help="folder for the drafter, its card, logs, checkpoints")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="folder for the drafter, its card, logs, checkpoints"
+    )
     parser.add_argument("--method", choices=("dflash", "mtp"), default="dflash")
     parser.add_argument("--prompts", help="FILE.jsonl with prompt or messages a line, or builtin:COUNT")
-    parser.add_argument("--answers", type=Path, help="answers.safetensors of an earlier run, instead of generating")
-    parser.add_argument("--loss", choices=("decay", "dpace"), default=DEFAULTS["loss"], help="position weights")
+    parser.add_argument(
+        "--answers", type=Path, help="answers.safetensors of an earlier run, instead of generating"
+    )
+    parser.add_argument(
+        "--loss", choices=("decay", "dpace"), default=DEFAULTS["loss"], help="position weights"
+    )
     parser.add_argument("--loss-target", choices=("ce", "kl"), default=DEFAULTS["loss_target"])
     parser.add_argument("--device", default="auto", help="auto, cuda or cpu")
     parser.add_argument("--compile", action="store_true", help="torch.compile for the loss")

@@ -20,8 +20,9 @@ from vllm_dflash.train.target_model import FrozenTarget
 
 @dataclass
 class Answers:
-    """Sequences, concatenated: sequence i is tokens[starts[i] : starts[i + 1]], its first prompt_lengths[i] the prompt.
+    """Sequences, concatenated.
 
+    Sequence i is tokens[starts[i] : starts[i + 1]]; its first prompt_lengths[i] tokens are the prompt.
     tokens int32 [sum of lengths]; starts int64 [n + 1]; prompt_lengths int32 [n]; held_out bool [n];
     category and template int32 [n], indices into the name lists. fingerprint: the target that answered.
     """
@@ -79,7 +80,7 @@ class Answers:
         try:
             with safe_open(path, "np") as file:
                 about = json.loads(file.metadata()["answers"])
-                arrays = {name: file.get_tensor(name) for name in file.keys()}
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             arrays["held_out"] = arrays["held_out"].astype(bool)
             return cls(**arrays, **about)
         except (OSError, SafetensorError, KeyError, TypeError) as error:
@@ -97,7 +98,9 @@ def encode(requests: Sequence[Request], target: FrozenTarget, longest: int) -> l
     for one in requests:
         try:
             texts.append(
-                target.tokenizer.apply_chat_template(list(one.messages), add_generation_prompt=True, tokenize=False)
+                target.tokenizer.apply_chat_template(
+                    list(one.messages), add_generation_prompt=True, tokenize=False
+                )
             )
         except Exception as error:  # a template is a program: it may raise anything
             raise UserError(f"a prompt does not fit the chat template ({error})", file=one.where) from None
@@ -128,14 +131,15 @@ def answer(
 
     minutes: stop after this long; prompts without an answer by then are dropped.
     """
-    started = time.monotonic()
-    found: dict[int, list[int]] = {}
-    for index, ids in greedy_answers(target.model, prompts, max_new, target.eos, slots):
-        found[index] = ids
-        if minutes is not None and time.monotonic() - started > minutes * 60:
-            break
+    until = None if minutes is None else time.monotonic() + minutes * 60
+    found = dict(greedy_answers(target.model, prompts, max_new, target.eos, slots, until))
+    if not found:
+        raise UserError("no answer was ready in time", field="answer_minutes", found=minutes)
     if len(found) < len(prompts):
-        print(f"out of time: {len(prompts) - len(found):,} of {len(prompts):,} prompts stay unanswered", flush=True)
+        print(
+            f"out of time: {len(prompts) - len(found):,} of {len(prompts):,} prompts stay unanswered",
+            flush=True,
+        )
     order = sorted(found)
     replies = [found[i] for i in order]
     requests, prompts = [requests[i] for i in order], [prompts[i] for i in order]

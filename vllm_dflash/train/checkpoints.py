@@ -12,7 +12,12 @@ from vllm_dflash.errors import UserError
 
 
 def save_state(
-    out: Path, step: int, seconds: float, module: nn.Module, optimizer: torch.optim.Optimizer, identity: dict[str, Any]
+    out: Path,
+    step: int,
+    seconds: float,
+    module: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    identity: dict[str, Any],
 ) -> None:
     """Write OUT/state/last.pt. The order of data, the anchors and the learning rate follow from the step alone,
     so no generator state is needed."""

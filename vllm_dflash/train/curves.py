@@ -21,8 +21,15 @@ def plot_curves(log: Path, picture: Path, title: str) -> None:
     rate.plot(steps, [line["lr"] for line in lines], color="tab:gray", linewidth=0.8, linestyle="--")
     rate.set_ylabel("learning rate")
     for position in range(len(lines[0]["acceptance"]) if lines else 0):
-        right.plot(steps, [line["acceptance"][position] for line in lines], linewidth=0.9, label=str(position + 1))
-    right.set(xlabel="step", ylabel="share of drafts that stand", title="acceptance on training batches", ylim=(0, 1))
+        right.plot(
+            steps, [line["acceptance"][position] for line in lines], linewidth=0.9, label=str(position + 1)
+        )
+    right.set(
+        xlabel="step",
+        ylabel="share of drafts that stand",
+        title="acceptance on training batches",
+        ylim=(0, 1),
+    )
     right.legend(title="position", fontsize=7, ncols=2)
     length = right.twinx()
     length.plot(steps, [line["acceptance_length"] for line in lines], color="black", linewidth=1.2)

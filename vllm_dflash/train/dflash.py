@@ -35,7 +35,9 @@ def block_tokens(tokens: torch.Tensor, anchors: torch.Tensor, block: int, mask_t
 class DFlashMethod:
     name = "dflash"
 
-    def __init__(self, config: DraftConfig, target: FrozenTarget, options: TrainOptions, rows: Any = None) -> None:
+    def __init__(
+        self, config: DraftConfig, target: FrozenTarget, options: TrainOptions, rows: Any = None
+    ) -> None:
         self.config, self.frozen, self.options, self.rows = config, target, options, rows
         last = (target.shape.layers - 1,) if options.loss_target == "kl" else ()
         self.target = Target(target.model, config.tap_layer_ids + last)
@@ -56,7 +58,9 @@ class DFlashMethod:
             hidden = self.frozen.shape.hidden
             return taps[..., :-hidden], self.target.final_norm_module(taps[..., -hidden:])
 
-    def hidden(self, drafter: Drafter, tokens: torch.Tensor, taps: torch.Tensor, anchors: torch.Tensor) -> torch.Tensor:
+    def hidden(
+        self, drafter: Drafter, tokens: torch.Tensor, taps: torch.Tensor, anchors: torch.Tensor
+    ) -> torch.Tensor:
         """Normed hidden states of every row of every block, [B, N, block, hidden]; anchors [B, N] distinct in a row."""
         place = torch.arange(tokens.shape[1], device=tokens.device).expand(tokens.shape)
         positions, anchor_of = block_rows(anchors, self.config.block_size)
@@ -117,4 +121,3 @@ class DFlashMethod:
             "mask_token_id": self.config.mask_token_id,
             "parameters": sum(p.numel() for p in self.module.parameters()),
         }
-

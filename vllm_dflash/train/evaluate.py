@@ -126,6 +126,6 @@ def table(result: dict[str, Any]) -> Iterator[str]:
     yield f"{'category':{width}}  " + "  ".join(f"{name:>11}" for name in drafters)
     for category in categories:
         lengths = [one["by_category"].get(category, {}).get("acceptance_length") for one in drafters.values()]
-        yield f"{category:{width}}  " + "  ".join("          -" if x is None else f"{x:11.3f}" for x in lengths)
-
-
+        yield f"{category:{width}}  " + "  ".join(
+            "          -" if x is None else f"{x:11.3f}" for x in lengths
+        )

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The target's own greedy answers, many at a time: fixed slots, refilled as answers end.
 
-The target's Hugging Face forward runs unchanged; only its attention function is ours. It keeps keys and values in
-one preallocated buffer a layer, a row a slot, so that slots of different lengths advance together.
+The target's Hugging Face forward runs unchanged; only its attention function is ours. It keeps keys and values
+in one preallocated buffer a layer, a row a slot, so that slots of different lengths advance together.
 """
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from transformers import AttentionInterface
 
 ROUND = 32
 STEPS_BETWEEN_REFILLS = 16
+PREFILL_ROWS = 512
 
 
 class Slots:
@@ -39,7 +41,9 @@ class Slots:
         width = min(-(-longest // ROUND) * ROUND, self.length)
         seen = torch.arange(width, device=positions.device) <= positions[:, None]
         self.rows, self.positions = None, positions
-        self.visible = torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, float("-inf"))
+        self.visible = torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(
+            ~seen, float("-inf")
+        )
 
     def keep(self, rows: torch.Tensor) -> None:
         self.count = len(rows)
@@ -59,12 +63,14 @@ def slots_attention(
     scaling: float | None = None,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
-    """query [n, Hq, T, D], key and value [n, Hkv, T, D] of the new tokens -> [n, T, Hq, D]. T is 1 when decoding."""
+    """query [n, Hq, T, D], key and value [n, Hkv, T, D] of new tokens -> [n, T, Hq, D]. T is 1 when decoding."""
     keys, values = slots.layer(module.layer_idx, key)
     if slots.rows is not None:
         keys[slots.rows, :, : key.shape[2]] = key
         values[slots.rows, :, : key.shape[2]] = value
-        out = F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)
+        out = F.scaled_dot_product_attention(
+            query, key, value, is_causal=True, scale=scaling, enable_gqa=True
+        )
         return out.transpose(1, 2), None
     every = torch.arange(key.shape[0], device=key.device)
     keys[every, :, slots.positions] = key[:, :, 0]
@@ -72,7 +78,9 @@ def slots_attention(
     width = slots.visible.shape[1]
     grouped = query.view(query.shape[0], key.shape[1], -1, query.shape[3])
     mask = slots.visible[:, None, None, :].expand(-1, grouped.shape[1], grouped.shape[2], -1)
-    out = F.scaled_dot_product_attention(grouped, keys[:, :, :width], values[:, :, :width], mask, scale=scaling)
+    out = F.scaled_dot_product_attention(
+        grouped, keys[:, :, :width], values[:, :, :width], mask, scale=scaling
+    )
     return out.reshape(query.shape).transpose(1, 2), None
 
 
@@ -81,96 +89,127 @@ AttentionInterface.register("fixed_slots", slots_attention)
 
 @torch.no_grad()
 def greedy_answers(
-    model: Any, prompts: Sequence[Sequence[int]], max_new: int, eos: Sequence[int], slots: int
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    max_new: int,
+    eos: Sequence[int],
+    slots: int,
+    until: float | None = None,
 ) -> Iterator[tuple[int, list[int]]]:
     """Greedy continuation of every prompt by the target itself.
 
     Args:
         model: Hugging Face causal LM with the pluggable attention interface (Llama, Qwen2, Qwen3 types).
         prompts: token ids, any lengths; max_new: most new tokens; eos: ids that end an answer (kept in it).
-        slots: sequences decoded together.
+        slots: sequences decoded together; until: stop at this time.monotonic(), leaving the rest unanswered.
 
     Yields:
         (prompt index, answer ids) as answers end, in no fixed order.
     """
     before = model.config._attn_implementation
     model.set_attn_implementation("fixed_slots")
+    bar = tqdm(total=len(prompts), desc="answers", unit="answer", smoothing=0.05)
     try:
-        yield from _decode(model, prompts, max_new, torch.tensor(sorted(eos)), slots)
+        decoder = SlotDecoder(model, prompts, max_new, eos, slots)
+        while until is None or time.monotonic() < until:
+            for index, ids in decoder.harvest():
+                bar.update()
+                yield index, ids
+            bar.set_postfix_str(f"{decoder.tokens / max(bar.format_dict['elapsed'], 1e-3):,.0f} tokens/s")
+            decoder.refill()
+            if not decoder.compact():
+                break
+            for _ in range(STEPS_BETWEEN_REFILLS):
+                decoder.advance()
     finally:
+        bar.close()
         model.set_attn_implementation(before)
 
 
-def _decode(
-    model: Any, prompts: Sequence[Sequence[int]], max_new: int, eos: torch.Tensor, count: int
-) -> Iterator[tuple[int, list[int]]]:
-    weight = model.get_input_embeddings().weight
-    device, dtype = weight.device, weight.dtype
-    decoder, head, eos = model.get_decoder(), model.get_output_embeddings(), eos.to(device)
-    count = min(count, len(prompts))
-    room = max(map(len, prompts)) + max_new
-    slots = Slots(count, -(-room // ROUND) * ROUND)
-    owner = [-1] * count
-    longest = [0] * count
-    cached = torch.zeros(count, dtype=torch.long, device=device)
-    made = torch.zeros(count, dtype=torch.long, device=device)
-    answers = torch.zeros(count, max_new, dtype=torch.long, device=device)
-    done = torch.ones(count, dtype=torch.bool, device=device)
-    waiting = iter(range(len(prompts)))
-    tokens, bar = 0, tqdm(total=len(prompts), desc="answers", unit="answer", smoothing=0.05)
+class SlotDecoder:
+    """A row a slot: its prompt (owner, -1 when free), cached tokens, tokens made, the answer so far, ended or not.
 
-    def record(rows: torch.Tensor, next_token: torch.Tensor) -> None:
-        answers[rows, made[rows].clamp(max=max_new - 1)] = next_token
-        made[rows] += 1
-        done[rows] = torch.isin(next_token, eos) | (made[rows] >= max_new)
+    The host looks at the device only in `harvest`, so that launches run ahead.
+    """
 
-    while True:
-        ended = done.tolist()
-        harvest = [i for i, flag in enumerate(ended) if flag and owner[i] >= 0]
-        for i, row, length in zip(harvest, answers[harvest].tolist(), made[harvest].tolist(), strict=True):
-            yield owner[i], row[:length]
-            tokens += length
-            owner[i] = -1
-        bar.update(len(harvest))
-        bar.set_postfix_str(f"{tokens / max(bar.format_dict['elapsed'], 1e-3):,.0f} tokens/s")
+    def __init__(
+        self, model: Any, prompts: Sequence[Sequence[int]], max_new: int, eos: Sequence[int], count: int
+    ) -> None:
+        weight = model.get_input_embeddings().weight
+        self.device, self.dtype = weight.device, weight.dtype
+        self.decoder, self.head = model.get_decoder(), model.get_output_embeddings()
+        self.prompts, self.max_new = prompts, max_new
+        self.eos = torch.tensor(sorted(eos), device=self.device)
+        self.room = max(map(len, prompts)) + max_new
+        count = min(count, len(prompts))
+        self.slots = Slots(count, -(-self.room // ROUND) * ROUND)
+        self.owner, self.longest = [-1] * count, [0] * count
+        self.cached = torch.zeros(count, dtype=torch.long, device=self.device)
+        self.made = torch.zeros_like(self.cached)
+        self.answers = torch.zeros(count, max_new, dtype=torch.long, device=self.device)
+        self.done = torch.ones(count, dtype=torch.bool, device=self.device)
+        self.waiting = iter(range(len(prompts)))
+        self.tokens = 0
+
+    def harvest(self) -> list[tuple[int, list[int]]]:
+        """Answers that have ended; their slots become free."""
+        ended = [i for i, flag in enumerate(self.done.tolist()) if flag and self.owner[i] >= 0]
+        rows, lengths = self.answers[ended].tolist(), self.made[ended].tolist()
+        found = [(self.owner[i], row[:n]) for i, row, n in zip(ended, rows, lengths, strict=True)]
+        for i in ended:
+            self.owner[i] = -1
+        self.tokens += sum(lengths)
+        return found
+
+    def refill(self) -> None:
+        """Give free slots the next prompts: prefill them and make their first token."""
+        free = (i for i, owner in enumerate(self.owner) if owner < 0)
         filled = []
-        for i in (i for i, one in enumerate(owner) if one < 0):
-            if (prompt := next(waiting, None)) is None:
-                break
-            owner[i], longest[i] = prompt, len(prompts[prompt])
+        for i, prompt in zip(free, self.waiting, strict=False):
+            self.owner[i], self.longest[i] = prompt, len(self.prompts[prompt])
             filled.append(i)
-        for start in range(0, len(filled), 512):
-            rows = torch.tensor(filled[start : start + 512], device=device)
-            texts = [prompts[owner[i]] for i in filled[start : start + 512]]
-            lengths = torch.tensor([len(text) for text in texts], device=device)
-            padded = torch.zeros(len(texts), max(map(len, texts)), dtype=torch.long)
-            for line, text in enumerate(texts):
-                padded[line, : len(text)] = torch.tensor(text)
-            slots.rows = rows
-            hidden = decoder(input_ids=padded.to(device), use_cache=False, slots=slots).last_hidden_state
-            last = hidden[torch.arange(len(texts), device=device), lengths - 1]
-            cached[rows], made[rows] = lengths, 0
-            record(rows, head(last).argmax(-1))
-        active = [i for i, one in enumerate(owner) if one >= 0]
-        if not active:
-            break
-        if len(active) <= slots.count // 2:
-            kept = torch.tensor(active, device=device)
-            slots.keep(kept)
-            owner, longest = [owner[i] for i in active], [longest[i] for i in active]
-            cached, made, answers, done = cached[kept], made[kept], answers[kept], done[kept]
-        for _ in range(STEPS_BETWEEN_REFILLS):
-            longest = [min(length + 1, room) for length in longest]
-            slots.look_at(cached, max(longest), dtype)
-            last = answers.gather(1, (made - 1).clamp(0)[:, None])
-            hidden = decoder(
-                input_ids=last, position_ids=cached[:, None], use_cache=False, slots=slots
-            ).last_hidden_state
-            next_token = head(hidden[:, 0]).argmax(-1)
-            live = ~done
-            answers.scatter_(1, made.clamp(max=max_new - 1)[:, None], torch.where(
-                live, next_token, answers.gather(1, made.clamp(max=max_new - 1)[:, None])[:, 0])[:, None])  # fmt: skip
-            made += live
-            cached += live
-            done |= torch.isin(next_token, eos) | (made >= max_new)
-    bar.close()
+        for start in range(0, len(filled), PREFILL_ROWS):
+            self._prefill(filled[start : start + PREFILL_ROWS])
+
+    def _prefill(self, filled: list[int]) -> None:
+        texts = [self.prompts[self.owner[i]] for i in filled]
+        padded = torch.zeros(len(texts), max(map(len, texts)), dtype=torch.long)
+        for line, text in enumerate(texts):
+            padded[line, : len(text)] = torch.tensor(text)
+        rows = torch.tensor(filled, device=self.device)
+        lengths = torch.tensor([len(text) for text in texts], device=self.device)
+        self.slots.rows = rows
+        hidden = self.decoder(
+            input_ids=padded.to(self.device), use_cache=False, slots=self.slots
+        ).last_hidden_state
+        token = self.head(hidden[torch.arange(len(texts), device=self.device), lengths - 1]).argmax(-1)
+        self.cached[rows], self.made[rows] = lengths, 1
+        self.answers[rows, 0] = token
+        self.done[rows] = torch.isin(token, self.eos) | (self.max_new == 1)
+
+    def compact(self) -> bool:
+        """Drop free slots once half of them are free; False when all are."""
+        active = [i for i, owner in enumerate(self.owner) if owner >= 0]
+        if active and len(active) <= self.slots.count // 2:
+            kept = torch.tensor(active, device=self.device)
+            self.slots.keep(kept)
+            self.owner, self.longest = [self.owner[i] for i in active], [self.longest[i] for i in active]
+            self.cached, self.made = self.cached[kept], self.made[kept]
+            self.answers, self.done = self.answers[kept], self.done[kept]
+        return bool(active)
+
+    def advance(self) -> None:
+        """One more token in every slot whose answer has not ended."""
+        self.longest = [min(length + 1, self.room) for length in self.longest]
+        self.slots.look_at(self.cached, max(self.longest), self.dtype)
+        last = self.answers.gather(1, (self.made - 1).clamp(min=0)[:, None])
+        hidden = self.decoder(
+            input_ids=last, position_ids=self.cached[:, None], use_cache=False, slots=self.slots
+        ).last_hidden_state
+        token, live = self.head(hidden[:, 0]).argmax(-1), ~self.done
+        place = self.made.clamp(max=self.max_new - 1)[:, None]
+        kept = torch.where(live, token, self.answers.gather(1, place)[:, 0])
+        self.answers.scatter_(1, place, kept[:, None])
+        self.made += live
+        self.cached += live
+        self.done |= torch.isin(token, self.eos) | (self.made >= self.max_new)

@@ -66,7 +66,11 @@ def train(
         if (step + 1) % options.log_every == 0 or step + 1 == options.steps:
             bar.set_postfix_str(log.write(step + 1, rate))
         due = time.monotonic() - saved > options.checkpoint_minutes * 60
-        if due or (options.checkpoint_steps and (step + 1) % options.checkpoint_steps == 0) or step + 1 == stop_after:
+        if (
+            due
+            or (options.checkpoint_steps and (step + 1) % options.checkpoint_steps == 0)
+            or step + 1 == stop_after
+        ):
             save_state(out, step + 1, before + time.monotonic() - started, module, optimizer, dict(identity))
             saved = time.monotonic()
         if step + 1 == stop_after:

@@ -21,7 +21,10 @@ def _rows(
         loss = -label_log_p
         error.scatter_add_(1, labels[:, None], torch.full_like(error[:, :1], -1.0))
     else:
-        log_p, log_q = logits.log_softmax(-1, torch.float32), F.linear(teacher, weight).log_softmax(-1, torch.float32)
+        log_p, log_q = (
+            logits.log_softmax(-1, torch.float32),
+            F.linear(teacher, weight).log_softmax(-1, torch.float32),
+        )
         label_log_p = log_p.gather(1, labels[:, None])[:, 0]
         loss = (log_q.exp() * (log_q - log_p)).sum(-1)
         error = (log_p.exp() - log_q.exp()).to(weight.dtype)

@@ -26,7 +26,9 @@ def pick_mask_token(text: str, target: FrozenTarget, answers: Answers | None) ->
             )  # fmt: skip
         return int(text), str(tokenizer.convert_ids_to_tokens(int(text)))
     used = set(target.eos) | (set(answers.tokens.tolist()) if answers else set())
-    used |= {i for i in (tokenizer.bos_token_id, tokenizer.pad_token_id, tokenizer.unk_token_id) if i is not None}
+    used |= {
+        i for i in (tokenizer.bos_token_id, tokenizer.pad_token_id, tokenizer.unk_token_id) if i is not None
+    }
     added = {
         index: token.content
         for index, token in tokenizer.added_tokens_decoder.items()

@@ -29,8 +29,10 @@ class Method(Protocol):
     """A drafter under training. K = draft_tokens."""
 
     name: str
-    module: nn.Module
     draft_tokens: int
+
+    @property
+    def module(self) -> nn.Module: ...
 
     def step(self, batch: Batch, step: int) -> StepResult: ...
 

@@ -39,7 +39,9 @@ class MtpMethod:
         with torch.no_grad():
             return self.target(tokens, logits_to_keep=1, use_cache=False)[1]
 
-    def unroll(self, layer: MtpLayer, tokens: torch.Tensor, residual: torch.Tensor, teach: bool) -> torch.Tensor:
+    def unroll(
+        self, layer: MtpLayer, tokens: torch.Tensor, residual: torch.Tensor, teach: bool
+    ) -> torch.Tensor:
         """Normed hidden states [B, S, K, hidden] of K steps; later steps read true tokens (teach) or own drafts."""
         width, dtype = tokens.shape[1], layer.final_layernorm.weight.dtype
         place = torch.arange(width, device=tokens.device).expand(tokens.shape)
@@ -103,4 +105,3 @@ class MtpMethod:
             "unrolled_steps": self.draft_tokens,
             "parameters": sum(p.numel() for p in self.module.parameters()),
         }
-

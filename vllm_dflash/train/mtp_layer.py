@@ -94,7 +94,9 @@ class MtpLayer(nn.Module):
             [B, S, hidden] after final_layernorm, ready for the head; this step's key and value.
         """
         embeddings = embeddings * (positions != 0)[..., None]
-        x = self.input_proj(torch.cat([self.hidden_layernorm(previous), self.token_layernorm(embeddings)], dim=-1))
+        x = self.input_proj(
+            torch.cat([self.hidden_layernorm(previous), self.token_layernorm(embeddings)], dim=-1)
+        )
         attended, key_value = self.self_attn(self.input_layernorm(x), positions, earlier, visible)
         x = x + attended
         x = x + self.mlp(self.post_attention_layernorm(x))

@@ -88,7 +88,9 @@ class TrainOptions:
         room = self.max_length - self.answer_tokens
         _need(room >= 1, "max_length", self.max_length, f"more than answer_tokens ({self.answer_tokens})")
         if self.prompts is None and self.answers is None:
-            raise UserError("nothing to train on", field="prompts", found=None, needed="--prompts or --answers")
+            raise UserError(
+                "nothing to train on", field="prompts", found=None, needed="--prompts or --answers"
+            )
 
     def identity(self) -> dict[str, Any]:
         """The fields that a resumed run must share with the run it continues (JSON types)."""
@@ -113,11 +115,16 @@ def tap_layers(text: str, target_layers: int, count: int = 5) -> tuple[int, ...]
     try:
         taps = tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise UserError("taps are not a list of layers", field="taps", found=text, needed="like 1,8,15") from None
+        raise UserError(
+            "taps are not a list of layers", field="taps", found=text, needed="like 1,8,15"
+        ) from None
     for tap in taps:
         if not 0 <= tap < target_layers:
             raise UserError(
-                "a tap is not a layer of the target", field="taps", found=tap, needed=f"0 to {target_layers - 1}"
+                "a tap is not a layer of the target",
+                field="taps",
+                found=tap,
+                needed=f"0 to {target_layers - 1}",
             )
     if len(set(taps)) != len(taps):
         raise UserError("a layer is tapped twice", field="taps", found=text, needed="distinct layers")

@@ -67,7 +67,10 @@ def hold_out(requests: Sequence[Request], seed: int) -> list[Request]:
     for category in sorted(templates):
         names = sorted(templates[category])
         if len(names) > 1:
-            held |= {(category, name) for name in chooser.sample(names, max(1, round(len(names) / HELD_OUT_TEMPLATES)))}
+            held |= {
+                (category, name)
+                for name in chooser.sample(names, max(1, round(len(names) / HELD_OUT_TEMPLATES)))
+            }
     decided = []
     for one in requests:
         if one.split:

@@ -95,7 +95,9 @@ def _answers(options: TrainOptions, target: FrozenTarget, phases: Phases) -> Ans
         check_answers(answers, target, reuse)
         return answers
     with phases("prompts"):
-        requests = limit_held_out(read_requests(options.prompts or "", options.seed), options.eval_samples, options.seed)
+        requests = limit_held_out(
+            read_requests(options.prompts or "", options.seed), options.eval_samples, options.seed
+        )
         prompts = encode(requests, target, options.max_length - options.answer_tokens)
     if options.method == "dflash" and options.mask_token != "auto":
         pick_mask_token(options.mask_token, target, None)

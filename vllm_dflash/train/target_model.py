@@ -76,7 +76,9 @@ def open_target(path: Path, device: torch.device) -> FrozenTarget:
             field="vocab_size", found=shape.vocabulary, needed=f"at least {len(tokenizer)}", file=file,
         )  # fmt: skip
     if not tokenizer.chat_template:
-        raise UserError("the target's tokenizer has no chat template", file=Path(path) / "tokenizer_config.json")
+        raise UserError(
+            "the target's tokenizer has no chat template", file=Path(path) / "tokenizer_config.json"
+        )
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, attn_implementation="sdpa")
     model = model.to(device).eval().requires_grad_(False)
@@ -92,7 +94,9 @@ def open_target(path: Path, device: torch.device) -> FrozenTarget:
 def _shape(config: dict[str, Any], file: Path) -> TargetShape:
     for key in ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size"):
         if key not in config:
-            raise UserError("the target's config lacks a size", field=key, found=None, needed="an integer", file=file)
+            raise UserError(
+                "the target's config lacks a size", field=key, found=None, needed="an integer", file=file
+            )
     heads = config["num_attention_heads"]
     head_dim = config.get("head_dim") or config["hidden_size"] // heads
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
