@@ -8,7 +8,7 @@ from vllm_dflash.bench.rows import Row
 
 
 def plot(rows: Sequence[Row], title: str, file: Path) -> None:
-    """Tokens/s at each concurrency with the spread of the repeats, and acceptance by position.
+    """Tokens/s of each running request, with the spread of the repeats, and acceptance by position.
 
     Raises:
         ImportError: matplotlib is not installed.
@@ -28,15 +28,15 @@ def plot(rows: Sequence[Row], title: str, file: Path) -> None:
         assert row.tokens_per_s is not None
         at = counts.index(row.concurrency) + (labels.index(row.label) - (len(labels) - 1) / 2) * width
         spread = row.tokens_per_s
-        error = [[spread.middle - spread.low], [spread.high - spread.middle]]
-        left.bar(at, spread.middle, width * 0.92, yerr=error, capsize=2, color=colours[row.label])
+        share = 1 / (row.concurrency or 1)
+        error = [[(spread.middle - spread.low) * share], [(spread.high - spread.middle) * share]]
+        left.bar(at, spread.middle * share, width * 0.92, yerr=error, capsize=2, color=colours[row.label])
         if row.speed_up is not None and row.speed_up != 1:
-            left.annotate(f"{row.speed_up:.2f}x", (at, spread.high), ha="center", va="bottom", fontsize=8)
+            text = f"{row.speed_up:.2f}x"
+            left.annotate(text, (at, spread.high * share), ha="center", va="bottom", fontsize=8)
     left.set_xticks(range(len(counts)), [str(c) for c in counts])
     left.set_xlabel("requests running")
-    left.set_ylabel("tokens/s (bars: median, lines: min to max)")
-    if len(counts) > 1:
-        left.set_yscale("log")
+    left.set_ylabel("tokens/s of each request (bar: median, line: min to max)")
     left.margins(y=0.12)
     handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for colour in colours.values()]
     left.legend(handles, labels, fontsize=8)
