@@ -44,8 +44,8 @@ def target_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("target")
     torch.manual_seed(3)
     config = LlamaConfig(
-        vocab_size=VOCABULARY, hidden_size=64, intermediate_size=128, num_hidden_layers=4, num_attention_heads=4,
-        num_key_value_heads=2, head_dim=16, max_position_embeddings=256, tie_word_embeddings=True,
+        vocab_size=VOCABULARY, hidden_size=64, intermediate_size=128, num_hidden_layers=4, head_dim=16,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256, tie_word_embeddings=True,
         initializer_range=0.16, eos_token_id=0, bos_token_id=None,
     )  # fmt: skip
     model = LlamaForCausalLM(config)
@@ -92,11 +92,12 @@ def options(target_dir: Path, answers_file: Path, tmp_path: Path) -> Callable[..
     """Options of a tiny run; keyword arguments override."""
 
     def make(**changes: Any) -> TrainOptions:
-        tiny = dict(
-            target=target_dir, answers=answers_file, out=tmp_path / "out", layers="SF", window=12, taps="0,2",
-            block_size=5, mlp=64, steps=20, warmup=3, batch_size=8, anchors=6, max_length=64, answer_tokens=32,
-            device="cpu", log_every=5, learning_rate=3e-3,
-        )  # fmt: skip
-        return TrainOptions(**(tiny | changes))  # type: ignore[arg-type]
+        tiny: dict[str, Any] = {
+            "target": target_dir, "answers": answers_file, "out": tmp_path / "out", "device": "cpu",
+            "layers": "SF", "window": 12, "taps": "0,2", "block_size": 5, "mlp": 64, "anchors": 6,
+            "steps": 20, "warmup": 3, "batch_size": 8, "log_every": 5, "learning_rate": 3e-3,
+            "max_length": 64, "answer_tokens": 32,
+        }  # fmt: skip
+        return TrainOptions(**(tiny | changes))
 
     return make

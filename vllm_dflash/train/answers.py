@@ -160,8 +160,8 @@ def answer(
     )
 
 
-def check_answers(answers: Answers, target: FrozenTarget, path: Path) -> None:
-    """Raises UserError when the answers came from other weights or hold ids outside the vocabulary."""
+def check_answers(answers: Answers, target: FrozenTarget, path: Path, longest: int) -> None:
+    """Raises UserError for answers of other weights, ids outside the vocabulary, or more than `longest` tokens."""
     if answers.fingerprint != target.fingerprint:
         raise UserError(
             "these answers came from another target", field="fingerprint", found=answers.fingerprint,
@@ -169,3 +169,11 @@ def check_answers(answers: Answers, target: FrozenTarget, path: Path) -> None:
         )  # fmt: skip
     if len(answers.tokens) == 0 or int(answers.tokens.max()) >= target.shape.vocabulary:
         raise UserError("the answers do not fit the target's vocabulary", file=path)
+    if int(answers.lengths().max()) > longest:
+        raise UserError(
+            "the answers have longer sequences than this run allows",
+            field="max_length",
+            found=longest,
+            needed=f"at least {int(answers.lengths().max())}",
+            file=path,
+        )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which sequences a step sees, and where its blocks start. Everything follows from (seed, step): nothing to store."""
+"""Which sequences a step sees, and where its blocks start: all of it follows from (seed, step)."""
 
 from dataclasses import dataclass
 

@@ -30,14 +30,17 @@ def _lines(record: dict[str, Any], evaluation: dict[str, Any]) -> Iterator[str]:
     yield f"| weights | {record['bytes']:,} bytes, bfloat16 |"
     yield f"| target fingerprint | {record['target_fingerprint']} |"
     yield (
-        f"| training data | {data['training_sequences']:,} sequences, {data['training_answer_tokens']:,} answer "
-        f"tokens, {data['mean_answer_tokens']} an answer |"
+        f"| training data | {data['training_sequences']:,} sequences, "
+        f"{data['training_answer_tokens']:,} answer tokens, {data['mean_answer_tokens']} an answer |"
     )
     yield f"| categories | {', '.join(f'{name} {count:,}' for name, count in data['categories'].items())} |"
     yield f"| held out | {data['held_out_sequences']:,} sequences |"
     if data["held_out_templates"]:
         yield f"| held-out templates | {', '.join(data['held_out_templates'])} |"
-    yield f"| steps | {record['steps']:,} of {options['steps']:,} (ended by {record['stopped_by']}), {record['training_seconds']:.0f} s |"
+    yield (
+        f"| steps | {record['steps']:,} of {options['steps']:,} (ended by {record['stopped_by']}), "
+        f"{record['training_seconds']:.0f} s |"
+    )
     yield f"| seed | {options['seed']} |"
     yield f"| batch | {options['batch_size']} sequences |"
     yield f"| learning rate | {options['learning_rate']}, warm-up {options['warmup']} steps, cosine |"
@@ -49,8 +52,8 @@ def _lines(record: dict[str, Any], evaluation: dict[str, Any]) -> Iterator[str]:
         yield "## Held-out acceptance"
         yield ""
         yield (
-            f"Greedy decoding of {evaluation['sequences']:,} held-out prompts. Length: accepted drafts + 1 a step, "
-            "mean over steps. Rates: share of steps that accept draft position 1, 2, ..."
+            f"Greedy decoding of {evaluation['sequences']:,} held-out prompts. Length: accepted drafts + 1 "
+            "a step, mean over steps. Rates: share of steps that accept draft position 1, 2, ..."
         )
         yield from _acceptance(evaluation["drafters"])
 

@@ -19,8 +19,10 @@ def save_state(
     optimizer: torch.optim.Optimizer,
     identity: dict[str, Any],
 ) -> None:
-    """Write OUT/state/last.pt. The order of data, the anchors and the learning rate follow from the step alone,
-    so no generator state is needed."""
+    """Write OUT/state/last.pt.
+
+    The order of data, the anchors and the learning rate follow from the step: no generator state is needed.
+    """
     folder = out / "state"
     folder.mkdir(exist_ok=True)
     state = {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def plot_curves(log: Path, picture: Path, title: str) -> None:
-    """Loss and learning rate on the left, acceptance by position and acceptance length on the right; over steps."""
+    """Over steps: loss and learning rate on the left, acceptance by position and its length on the right."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training a DFlash drafter: many blocks of one sequence side by side, each seeing only what it sees when served."""
+"""Training a DFlash drafter: many blocks of a sequence side by side, each seeing what it sees when served."""
 
 import copy
 from pathlib import Path
@@ -50,7 +50,7 @@ class DFlashMethod:
         self._serving: Drafter | None = None
 
     def features(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """tokens [B, S] -> taps [B, S, n_taps * hidden], and for KL the normed last hidden states [B, S, hidden]."""
+        """tokens [B, S] -> taps [B, S, n_taps * hidden]; for KL also the last hidden states, normed."""
         with torch.no_grad():
             taps = self.target(tokens, logits_to_keep=1, use_cache=False)[1]
             if self.options.loss_target == "ce":
@@ -61,7 +61,7 @@ class DFlashMethod:
     def hidden(
         self, drafter: Drafter, tokens: torch.Tensor, taps: torch.Tensor, anchors: torch.Tensor
     ) -> torch.Tensor:
-        """Normed hidden states of every row of every block, [B, N, block, hidden]; anchors [B, N] distinct in a row."""
+        """Normed hidden states of all rows, [B, N, block, hidden]; anchors [B, N], distinct in a sequence."""
         place = torch.arange(tokens.shape[1], device=tokens.device).expand(tokens.shape)
         positions, anchor_of = block_rows(anchors, self.config.block_size)
         visible = drafter.visibility(positions, anchor_of, place)

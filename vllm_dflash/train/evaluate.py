@@ -44,11 +44,11 @@ def walk(right: np.ndarray, start: int) -> list[int]:
     """Accepted drafts of each step of one request.
 
     The target gives the first answer token itself, so the first anchor is `start`. A step accepts the leading
-    right drafts; the next anchor is accepted + 1 further on. Drafts past the end of the answer count as wrong.
-    The walk ends when the anchor is the last token.
+    right drafts; the next anchor is accepted + 1 further on. Drafts past the end of the answer count as
+    wrong. The walk ends when the anchor is the last token.
 
     Args:
-        right: bool [S, k]; [p, i - 1] says whether the draft of anchor p for position p + i is the target's token.
+        right: bool [S, k]; [p, i - 1]: the draft of anchor p for position p + i is the target's token.
     """
     counts = []
     p = start

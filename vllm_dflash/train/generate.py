@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The target's own greedy answers, many at a time: fixed slots, refilled as answers end.
 
-The target's Hugging Face forward runs unchanged; only its attention function is ours. It keeps keys and values
-in one preallocated buffer a layer, a row a slot, so that slots of different lengths advance together.
+The target's Hugging Face forward runs unchanged; only its attention function is ours. It keeps keys and
+values in one preallocated buffer a layer, a row a slot: slots of different lengths advance together.
 """
 
 import time
@@ -63,7 +63,7 @@ def slots_attention(
     scaling: float | None = None,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
-    """query [n, Hq, T, D], key and value [n, Hkv, T, D] of new tokens -> [n, T, Hq, D]. T is 1 when decoding."""
+    """query [n, Hq, T, D], key, value [n, Hkv, T, D] of new tokens -> [n, T, Hq, D]; T is 1 when decoding."""
     keys, values = slots.layer(module.layer_idx, key)
     if slots.rows is not None:
         keys[slots.rows, :, : key.shape[2]] = key
@@ -127,7 +127,7 @@ def greedy_answers(
 
 
 class SlotDecoder:
-    """A row a slot: its prompt (owner, -1 when free), cached tokens, tokens made, the answer so far, ended or not.
+    """A row a slot: its prompt (owner, -1 when free), tokens cached, tokens made, the answer so far, ended.
 
     The host looks at the device only in `harvest`, so that launches run ahead.
     """

@@ -86,7 +86,7 @@ def train(
 
 
 class LossLog:
-    """One JSON line every log_every steps: mean loss, acceptance by position, expected acceptance length, tokens/s.
+    """One JSON line every log_every steps: mean loss, acceptance by position, its expected length, tokens/s.
 
     acceptance[i] is the share of drafts for position i that stand with all before them; the acceptance length
     estimate is 1 + their sum. Sums stay on the device between lines, so that a step never waits for it.

@@ -12,7 +12,7 @@ CHUNK_ROWS = 8192
 def _rows(
     hidden: torch.Tensor, weight: torch.Tensor, labels: torch.Tensor, teacher: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Loss, top-1, log-probability of the label and gradient to hidden, each row its own. Shapes as in `row_loss`."""
+    """Loss, top-1, log-probability of the label and gradient to hidden of each row; see `row_loss`."""
     logits = F.linear(hidden, weight)
     best = logits.argmax(-1)
     if teacher is None:
@@ -67,15 +67,15 @@ def row_loss(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Cross-entropy to the label, or KL(target || drafter), under a frozen head.
 
-    The gradient to `hidden` is made chunk by chunk in the forward pass; `weight` gets none. Probabilities have the
-    head's dtype: under a bfloat16 head a single loss is good to about 0.004 nats.
+    The gradient to `hidden` is made chunk by chunk in the forward pass; `weight` gets none. Probabilities
+    have the head's dtype: under a bfloat16 head a single loss is good to about 0.004 nats.
 
     Args:
         hidden: [M, H]; weight: [V, H], its dtype is that of the products; labels: int64 [M].
         teacher: [M, H] the target's own normed hidden states for KL, or None for cross-entropy.
 
     Returns:
-        loss [M] float32 in nats; top-1 token int64 [M]; log-probability of the label float32 [M] (no gradient).
+        loss [M] float32 in nats; top-1 token int64 [M]; label's log-probability float32 [M], no gradient.
     """
     return _RowLoss.apply(hidden, weight, labels, teacher, rows)
 
@@ -94,8 +94,8 @@ def dpace_weights(label_log_p: torch.Tensor, alpha: float) -> torch.Tensor:
     """Weight of draft position i: the chance that the drafts before it stand, smoothed.
 
     w_i = product over j < i of (alpha + (1 - alpha) * p_j), p_j the drafter's own probability of token j.
-    w_1 = 1; alpha = 1 weighs all positions alike, alpha = 0 is the plain prefix probability. No gradient flows
-    through the weights. In the manner of D-PACE (arXiv 2605.18810).
+    w_1 = 1; alpha = 1 weighs all positions alike, alpha = 0 is the plain prefix probability. No gradient
+    flows through the weights. In the manner of D-PACE (arXiv 2605.18810).
 
     Args:
         label_log_p: [..., K] log-probabilities, position 1 first; 0 where there is no label.

@@ -42,7 +42,7 @@ class MtpMethod:
     def unroll(
         self, layer: MtpLayer, tokens: torch.Tensor, residual: torch.Tensor, teach: bool
     ) -> torch.Tensor:
-        """Normed hidden states [B, S, K, hidden] of K steps; later steps read true tokens (teach) or own drafts."""
+        """Normed hidden states [B, S, K, hidden]; later steps read true tokens (teach) or own drafts."""
         width, dtype = tokens.shape[1], layer.final_layernorm.weight.dtype
         place = torch.arange(width, device=tokens.device).expand(tokens.shape)
         newest, previous = tokens.roll(-1, 1), residual.to(dtype)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One multi-token-prediction layer, computed as vLLM's MiMo MTP computes it.
 
-Parameter names are those of the MiMo checkpoint below `model.mtp_layers.0.`. Embedding and head are the target's.
+Parameters are named as in a MiMo checkpoint below `model.mtp_layers.0.`. Embedding and head are the target's.
 """
 
 from collections.abc import Sequence
@@ -85,8 +85,8 @@ class MtpLayer(nn.Module):
         Args:
             embeddings: [B, S, hidden] of the newest token; zeroed where positions == 0.
             positions: [B, S] of the query: t in the first step, one more in each later step.
-            previous: [B, S, hidden], first step: the target's residual stream before its final norm at t; later
-                steps: this layer's own output.
+            previous: [B, S, hidden], in the first step the target's residual stream before its final norm at
+                t, later this layer's own output.
             earlier: key and value [B, S, kv_heads, head_dim] of the steps before this one.
             visible: [1, S, (1 + len(earlier)) * S] bool, see `step_visibility`.
 

@@ -8,8 +8,8 @@ def ngram_drafts(tokens: np.ndarray, first: int, k: int, longest: int = 3) -> np
     """Prompt-lookup drafts at every anchor of one sequence.
 
     At anchor p the longest suffix (1 to `longest` tokens) of tokens[: p + 1] that occurs earlier there is
-    looked up, its earliest occurrence wins, and the up to k tokens that followed it are the draft; this is the
-    rule of vLLM's n-gram speculation.
+    looked up, its earliest occurrence wins, and the up to k tokens that followed it are the draft; this is
+    the rule of vLLM's n-gram speculation.
 
     Args:
         tokens: integer [S]; first: the first anchor; k: drafts wanted.

@@ -15,7 +15,7 @@ LAYER_LETTERS = {"S": (True, True), "s": (True, False), "F": (False, False), "C"
 class TrainOptions:
     """One run of `vllm-dflash train`.
 
-    layers: one letter a draft layer, see LAYER_LETTERS. window, block_size, max_length, answer_tokens in tokens.
+    layers: a letter a draft layer, see LAYER_LETTERS. window, block_size, max_length, answer_tokens: tokens.
     taps: "auto" or comma-separated zero-based target layers. mask_token: "auto" or a token id.
     mlp, heads, kv_heads, head_dim, rope_theta: None means the target's own (mlp: 16/9 of the hidden size).
     anchors: blocks drawn from each sequence each time it is visited.
@@ -94,8 +94,10 @@ class TrainOptions:
 
     def identity(self) -> dict[str, Any]:
         """The fields that a resumed run must share with the run it continues (JSON types)."""
-        free = {"out", "target", "answers", "prompts", "resume", "device", "max_minutes", "checkpoint_minutes",
-                "checkpoint_steps", "answer_slots", "answer_minutes", "eval_samples", "log_every", "compile"}  # fmt: skip
+        free = {
+            "out", "target", "answers", "prompts", "resume", "device", "max_minutes", "checkpoint_minutes",
+            "checkpoint_steps", "answer_slots", "answer_minutes", "eval_samples", "log_every", "compile",
+        }  # fmt: skip
         return {name: value for name, value in asdict(self).items() if name not in free}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prompts as the trainer takes them: a JSONL file or the built-in generator, and which of them are held out."""
+"""Prompts as the trainer takes them, from a JSONL file or the generator, and which of them are held out."""
 
 import random
 from collections import defaultdict
@@ -16,7 +16,7 @@ HELD_OUT_TEMPLATES = 6
 
 @dataclass(frozen=True)
 class Request:
-    """One conversation to be answered. where: file and line, for messages; split: "train", "held-out" or ""."""
+    """One conversation to answer. where: file and line, for messages; split: "train", "held-out" or ""."""
 
     messages: tuple[dict[str, Any], ...]
     category: str = "all"
@@ -49,15 +49,18 @@ def _builtin(source: str, seed: int) -> list[Request]:
 
 def _request(one: Prompt, where: str) -> Request:
     messages = one.messages or ({"role": "user", "content": one.prompt},)
+    for message in messages:
+        if not isinstance(message.get("role"), str):
+            raise UserError("a message has no role", field="role", found=message.get("role"), file=where)
     return Request(tuple(messages), one.category, one.template, one.split, where)
 
 
 def hold_out(requests: Sequence[Request], seed: int) -> list[Request]:
     """Decide the split of requests that have none.
 
-    A given split counts as training only if it is "train". Otherwise one template in HELD_OUT_TEMPLATES of each
-    category, chosen by the seed, is held out whole; a category with fewer than two templates holds out requests
-    instead of templates.
+    A given split counts as training only if it is "train". Otherwise one template in HELD_OUT_TEMPLATES of
+    each category, chosen by the seed, is held out whole; a category with fewer than two templates holds out
+    requests instead of templates.
     """
     templates: dict[str, set[str]] = defaultdict(set)
     for one in requests:

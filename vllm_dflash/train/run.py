@@ -39,6 +39,13 @@ def run_training(options: TrainOptions, command: str, stop_after: int | None = N
     with phases("load target"):
         target = open_target(options.target, pick_device(options.device))
     taps = tap_layers(options.taps, target.shape.layers)
+    if options.max_length > target.shape.max_positions:
+        raise UserError(
+            "the target has fewer positions",
+            field="max_length",
+            found=options.max_length,
+            needed=f"at most {target.shape.max_positions}",
+        )
     answers = _answers(options, target, phases)
     if not (~answers.held_out).any():
         raise UserError("no training prompts are left after holding out", field="split")
@@ -92,7 +99,7 @@ def _answers(options: TrainOptions, target: FrozenTarget, phases: Phases) -> Ans
     reuse = options.answers or (own if options.resume and own.is_file() else None)
     if reuse is not None:
         answers = Answers.load(reuse)
-        check_answers(answers, target, reuse)
+        check_answers(answers, target, reuse, options.max_length)
         return answers
     with phases("prompts"):
         requests = limit_held_out(

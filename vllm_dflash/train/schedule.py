@@ -26,8 +26,8 @@ def make_optimizer(module: nn.Module, options: TrainOptions) -> torch.optim.Adam
 def learning_rate(options: TrainOptions, step: int, elapsed_minutes: float) -> float:
     """Linear warm-up, then half a cosine to FLOOR times the peak.
 
-    The cosine's argument is the share of the run that is over: of its steps or, with max_minutes, of its time,
-    whichever is further on. So a run cut short by the clock still ends with a low rate.
+    The cosine's argument is the share of the run that is over: of its steps or, with max_minutes, of its
+    time, whichever is further on. So a run cut short by the clock still ends with a low rate.
     """
     warm = min(1.0, (step + 1) / max(options.warmup, 1))
     done = step / options.steps

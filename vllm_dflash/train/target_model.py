@@ -52,8 +52,13 @@ class FrozenTarget:
 
 
 def pick_device(name: str) -> torch.device:
+    """ "auto", "cpu" or "cuda" (with or without an index); UserError for another name or an absent GPU."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name.split(":")[0] not in ("cpu", "cuda"):
+        raise UserError("unknown device", field="device", found=name, needed="auto, cpu or cuda")
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise UserError("torch sees no GPU here", field="device", found=name)
     return torch.device(name)
 
 
@@ -61,8 +66,8 @@ def open_target(path: Path, device: torch.device) -> FrozenTarget:
     """Load the target: bfloat16 on a GPU, float32 on a CPU.
 
     Raises:
-        UserError: no such folder, a config without the sizes, a tokenizer with more tokens than the model has rows,
-            or a tokenizer without a chat template.
+        UserError: no such folder, a config without the sizes, a tokenizer with more tokens than the model has
+            rows, or a tokenizer without a chat template.
     """
     file = Path(path) / "config.json"
     if not file.is_file():
@@ -125,7 +130,7 @@ def _eos(model: Any, tokenizer: Any) -> tuple[int, ...]:
 
 
 def _fingerprint(model: Any) -> str:
-    """Short hash of embedding rows and final norm in bfloat16: the same weights in any container give the same."""
+    """Short hash of embedding rows and final norm in bfloat16, the same for the same weights in any file."""
     decoder = model.get_decoder()
     digest = hashlib.sha256()
     for tensor in (model.get_input_embeddings().weight[:256], decoder.norm.weight):
