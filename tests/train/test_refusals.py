@@ -99,7 +99,7 @@ def test_tokenizer_larger_than_target(options: Make, target_dir: Path, tmp_path:
     shutil.copytree(target_dir, copy)
     config = json.loads((copy / "config.json").read_text())
     (copy / "config.json").write_text(json.dumps(config | {"vocab_size": 190}))
-    with pytest.raises(UserError, match="vocab_size: found 190; needed at least 196"):
+    with pytest.raises(UserError, match=r"vocab_size: found 190; needed at least 196"):
         run_training(options(target=copy), "")
 
 
@@ -126,6 +126,14 @@ def test_resume_with_other_options(options: Make) -> None:
     run_training(first, "", stop_after=2)
     with pytest.raises(UserError, match="gamma was 4.0, is 5.0"):
         run_training(dataclasses.replace(first, resume=True, gamma=5.0), "")
+
+
+def test_resume_with_other_answers(options: Make, answers: Any, tmp_path: Path) -> None:
+    first = options(steps=4)
+    run_training(first, "", stop_after=2)
+    dataclasses.replace(answers, held_out=~answers.held_out).save(tmp_path / "other.safetensors")
+    with pytest.raises(UserError, match="other options: data was"):
+        run_training(dataclasses.replace(first, resume=True, answers=tmp_path / "other.safetensors"), "")
 
 
 def test_command_line_says_it_in_one_line(target_dir: Path, tmp_path: Path, capsys: Any) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The training data: prompts in the target's chat template followed by the target's own greedy answers."""
 
+import hashlib
 import json
 import time
 from collections.abc import Sequence
@@ -46,6 +47,13 @@ class Answers:
 
     def lengths(self) -> np.ndarray:
         return np.diff(self.starts)
+
+    def digest(self) -> str:
+        """Short hash of the sequences and their split."""
+        parts = (self.tokens, self.starts, self.prompt_lengths, self.held_out.astype(np.uint8))
+        return hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest()[
+            :16
+        ]
 
     def describe(self) -> str:
         answered = int(self.lengths().sum() - self.prompt_lengths.sum())
@@ -161,7 +169,7 @@ def answer(
 
 
 def check_answers(answers: Answers, target: FrozenTarget, path: Path, longest: int) -> None:
-    """Raises UserError for answers of other weights, ids outside the vocabulary, or more than `longest` tokens."""
+    """UserError for answers of other weights, ids outside the vocabulary, more than `longest` tokens."""
     if answers.fingerprint != target.fingerprint:
         raise UserError(
             "these answers came from another target", field="fingerprint", found=answers.fingerprint,

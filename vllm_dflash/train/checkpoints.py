@@ -60,8 +60,7 @@ def check_resume(out: Path, identity: dict[str, Any]) -> None:
         raise UserError("nothing to resume", field="resume", found=str(file), needed="a checkpoint")
     stored = torch.load(file, map_location="cpu", weights_only=True, mmap=True)["identity"]
     before, now = json.loads(stored), json.loads(json.dumps(identity, sort_keys=True))
-    different = {key: (before.get(key), now.get(key)) for key in before.keys() | now.keys()
-                 if before.get(key) != now.get(key)}  # fmt: skip
+    different = {key: (before.get(key), now[key]) for key in now if before.get(key) != now[key]}
     if different:
         text = ", ".join(f"{key} was {old!r}, is {new!r}" for key, (old, new) in sorted(different.items()))
         raise UserError(f"the run to resume had other options: {text}", file=file)

@@ -30,7 +30,8 @@ def plot_curves(log: Path, picture: Path, title: str) -> None:
         title="acceptance on training batches",
         ylim=(0, 1),
     )
-    right.legend(title="position", fontsize=7, ncols=2)
+    if lines:
+        right.legend(title="position", fontsize=7, ncols=2)
     length = right.twinx()
     length.plot(steps, [line["acceptance_length"] for line in lines], color="black", linewidth=1.2)
     length.set_ylabel("acceptance length (black)")

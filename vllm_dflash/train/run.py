@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from vllm_dflash.errors import UserError
 from vllm_dflash.train.answers import Answers, answer, check_answers, encode
@@ -33,6 +34,11 @@ def run_training(options: TrainOptions, command: str, stop_after: int | None = N
         UserError: bad input, always before any answer is generated or any step is taken.
     """
     phases = Phases()
+    with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
+        return _run(options, command, stop_after, phases)
+
+
+def _run(options: TrainOptions, command: str, stop_after: int | None, phases: Phases) -> dict[str, Any]:
     _check_out(options.out)
     if options.resume:
         check_resume(options.out, options.identity())
@@ -53,7 +59,8 @@ def run_training(options: TrainOptions, command: str, stop_after: int | None = N
     method = _method(options, target, answers)
     print(f"{options.method}: {json.dumps(method.describe())}", flush=True)
     with phases("training"):
-        result = train(method, answers, options, options.identity(), stop_after)
+        identity = options.identity() | {"data": answers.digest()}
+        result = train(method, answers, options, identity, stop_after)
     method.save(options.out)
     size = (options.out / "model.safetensors").stat().st_size
     evaluation: dict[str, Any] = {}
