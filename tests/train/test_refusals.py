@@ -124,7 +124,7 @@ def test_out_is_a_file(options: Make, tmp_path: Path, no_work: None) -> None:
 def test_resume_with_other_options(options: Make) -> None:
     first = options(steps=4)
     run_training(first, "", stop_after=2)
-    with pytest.raises(UserError, match="gamma was 4.0, is 5.0"):
+    with pytest.raises(UserError, match=r"gamma was 4\.0, is 5\.0"):
         run_training(dataclasses.replace(first, resume=True, gamma=5.0), "")
 
 
