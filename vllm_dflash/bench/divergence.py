@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 PROBED = 16  # at most so many differences are looked into for each concurrency
-TOP = 20  # vLLM's default limit on logprobs
 
 
 @dataclass
 class Difference:
     """prompt: index. position: of the first differing output token. A token is None where an output ended.
 
-    gap: the target's logit of `expected` minus that of `found`, from one prefill of the prompt and the common
-    output; None when it was not looked into, infinite when `found` was not among the TOP likeliest tokens.
+    gap: the target's logit of `expected` minus that of `found` after the prompt and the common output, read
+    in one prefill without any draft; None when it was not looked into.
     """
 
     prompt: int
@@ -50,22 +49,19 @@ def add_gaps(
     prompts: Sequence[Sequence[int]],
     expected: Sequence[Sequence[int]],
 ) -> None:
-    """Fills in `gap` for the first PROBED of `wanted`: asks `llm` for the likeliest tokens at that place."""
-    from vllm import SamplingParams
-
+    """Fills in `gap` for the first PROBED of `wanted`: log probabilities of one place differ as logits do."""
     for difference in wanted[:PROBED]:
         if difference.expected is None or difference.found is None:
             continue
-        common = expected[difference.prompt][: difference.position]
-        prompt = {"prompt_token_ids": [*prompts[difference.prompt], *common]}
-        params = SamplingParams(temperature=0.0, max_tokens=1, logprobs=TOP, detokenize=False)
-        answer = llm.generate([prompt], params, use_tqdm=False)[0].outputs[0]
-        likely = {token: entry.logprob for token, entry in (answer.logprobs or [{}])[0].items()}
-        difference.gap = gap(likely, difference.expected, difference.found)
+        before = [*prompts[difference.prompt], *expected[difference.prompt][: difference.position]]
+        likely = [log_probability(llm, before, token) for token in (difference.expected, difference.found)]
+        difference.gap = likely[0] - likely[1]
 
 
-def gap(likely: dict[int, float], expected: int, found: int) -> float | None:
-    """Difference of two log probabilities of one distribution, which is the difference of the two logits."""
-    if expected not in likely:
-        return None
-    return likely[expected] - likely[found] if found in likely else float("inf")
+def log_probability(llm: Any, before: Sequence[int], token: int) -> float:
+    """Of `token` after `before`: it is made the end of a prompt, whose log probabilities vLLM reports."""
+    from vllm import SamplingParams
+
+    params = SamplingParams(temperature=0.0, max_tokens=1, prompt_logprobs=0, detokenize=False)
+    answer = llm.generate([{"prompt_token_ids": [*before, token]}], params, use_tqdm=False)[0]
+    return float(answer.prompt_logprobs[-1][token].logprob)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table in words: aligned text that is also Markdown."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from textwrap import shorten
 from typing import Any
@@ -93,9 +92,7 @@ def _output_notes(label: str, point: Mapping[str, Any], token_text: Callable[[in
 
 
 def _gap(gap: float | None) -> str:
-    if gap is None:
-        return "logit gap not known"
-    return "not among the likeliest tokens" if math.isinf(gap) else f"logit gap {gap:.4f}"
+    return "logit gap not known" if gap is None else f"logit gap {gap:.4f}"
 
 
 def _token(token: int | None, token_text: Callable[[int], str]) -> str:
