@@ -14,6 +14,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -104,21 +105,27 @@ class Environment:
             log.write(f"\n$ {' '.join(command)}\n")
             child = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                stdin=subprocess.DEVNULL, env=variables, cwd=ROOT,
+                stdin=subprocess.DEVNULL, env=variables, cwd=ROOT, start_new_session=True,
             )  # fmt: skip
-            timer = threading.Timer(limit_s, child.kill)
+            # The whole session: a grandchild that lives on would hold the pipe open.
+            timer = threading.Timer(limit_s, os.killpg, [child.pid, signal.SIGKILL])
             timer.start()
             began = time.monotonic()
             assert child.stdout is not None
-            for line in child.stdout:
-                log.write(line)
-                last = line.strip() or last
-                if line.lower().startswith("error"):
-                    errors.append(line.strip())
-                if sys.stdout.isatty():
-                    print(f"\r\x1b[K  {last[:100]}", end="", flush=True)
-            code = child.wait()
-            timer.cancel()
+            try:
+                for line in child.stdout:
+                    log.write(line)
+                    last = line.strip() or last
+                    if line.lower().startswith("error"):
+                        errors.append(line.strip())
+                    if sys.stdout.isatty():
+                        print(f"\r\x1b[K  {last[:100]}", end="", flush=True)
+                code = child.wait()
+            except KeyboardInterrupt:
+                os.killpg(child.pid, signal.SIGKILL)
+                raise SetupFailed("interrupted") from None
+            finally:
+                timer.cancel()
         if sys.stdout.isatty():
             print("\r\x1b[K", end="", flush=True)
         if code != 0:
