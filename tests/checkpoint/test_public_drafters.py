@@ -451,6 +451,7 @@ FOREIGN_BY_OTHER_SIGNS = {
     "DFlash2": native([1], 3, dflash_config={"selector_rank": 256, "conv_kernel_size": 2}),
     "DSpark": {"architectures": ["Something"], "speculators_model_type": "dspark"},
     "XPress": native([1], 3, xpress_rank=8),
+    "LiLiCorr": native([1], 3, architectures=["Qwen9LiLiCorrModel"]),
 }
 
 
@@ -462,6 +463,13 @@ def test_relatives_are_handed_back(write, name, raw):
         load_draft_config(folder)
 
 
-@pytest.mark.parametrize("raw", [NATIVE["Qwen3.6-27B-DFlash"][0], SPECULATORS["Qwen3.6-35B, converted"][0]])
+@pytest.mark.parametrize(
+    "raw",
+    [
+        NATIVE["Qwen3.6-27B-DFlash"][0],
+        SPECULATORS["Qwen3.6-35B, converted"][0],
+        native([1], 3, architectures=["DFlashExpressModel"]),
+    ],
+)
 def test_dflash_is_not_foreign(write, raw):
     assert is_foreign_draft(write(raw)) is None

@@ -56,6 +56,8 @@ def speculators_rules(top: Section, layer: Section, count: int, findings: list[F
         sliding = Answer(not flag.value, flag.source)
     full = default(False, "the speculators trainer keeps full layers bidirectional, whatever the flag says")
     windows = resolve_windows(layer, _fallback(top, layer, findings), count, False, findings)
+    if any(window.value is not None for window in windows):
+        findings.append(_counted_from_the_anchor())
     return [LayerRule(window, full if window.value is None else sliding) for window in windows]
 
 
@@ -74,6 +76,16 @@ def _fallback(top: Section, layer: Section, findings: list[Finding]) -> Section:
             )
         )
     return Section({key: top.raw(key) for key in keys if key not in layer}, top.path)
+
+
+def _counted_from_the_anchor() -> Finding:
+    return Finding(
+        "NOTE",
+        "layers.window",
+        "the speculators trainer counts the window from the anchor, servers from each row",
+        "a row of the block sees up to block_size - 1 fewer context positions than in training",
+        "nothing to do; it matters only beyond the window, and little",
+    )
 
 
 def _causal_overruled(first: Answer[bool], second: Answer[bool]) -> Finding:

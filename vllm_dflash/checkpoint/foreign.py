@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Relatives of DFlash that share its name and are served by vLLM's own code."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +23,7 @@ FOREIGN_WORDS = {
     "dflash2": "DFlash2",
     "dspark": "DSpark",
     "lilicorr": "LiLiCorr",
-    "xpress": "XPress",
+    "(?<!e)xpress": "XPress",
     "domino": "Domino",
     "dflare": "DFlare",
 }
@@ -52,7 +53,7 @@ def foreign_name(config: Mapping[str, Any]) -> str | None:
     names += [n for place in places for key in kinds if isinstance(n := place.get(key), str)]
     for name in names:
         for word, title in FOREIGN_WORDS.items():
-            if word in name.lower():
+            if re.search(word, name.lower()):
                 return title
     markers = (title for key, title in MARKER_KEYS.items() if any(place.get(key) for place in places))
     return next(markers, None)

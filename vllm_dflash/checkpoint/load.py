@@ -43,7 +43,12 @@ def load_draft_config(
 
 def is_foreign_draft(path: str | Path, *, revision: str | None = None) -> str | None:
     """Name of the relative of DFlash that a checkpoint is ("DFlash2", "DSpark", "XPress", ...), or None."""
-    return foreign_name(_read_config(locate(path, revision=revision)))
+    return foreign_name(read_draft_json(path, revision=revision))
+
+
+def read_draft_json(path: str | Path, *, revision: str | None = None) -> dict[str, Any]:
+    """The raw config.json of a drafter. Raises UserError when there is none or it is not a JSON object."""
+    return _read_config(locate(path, revision=revision))
 
 
 def _read_config(folder: Path) -> dict[str, Any]:

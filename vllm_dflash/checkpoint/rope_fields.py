@@ -100,7 +100,7 @@ def _scaling(config: Section, entry: Section | None, findings: list[Finding]) ->
             "rope",
             cause,
             f"{entry.dotted('mrope_section')} = {entry.values['mrope_section']}",
-            "remove mrope_section from the drafter's config: stock vLLM refuses drafters with M-RoPE",
+            "remove mrope_section from the drafter's config: vLLM's V1 runner refuses drafters with M-RoPE",
         )
         if finding not in findings:
             findings.append(finding)

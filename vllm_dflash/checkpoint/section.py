@@ -97,7 +97,7 @@ class Section:
         value = self.raw(key)
         if value is None:
             return None
-        if not isinstance(value, str):
+        if not isinstance(value, str) or not value.isprintable():
             self.refuse(f"{key} is not usable", key, "a string")
         return self._answer(key, value)
 

@@ -100,7 +100,7 @@ def check_shapes(
         found = LAYER.match(name)
         if found and int(found[1]) >= layers:
             raise UserError(
-                f"tensor {name[:120]} belongs to a layer that the config does not have",
+                f"tensor {name[:120]!r} belongs to a layer that the config does not have",
                 field="num_hidden_layers",
                 found=layers,
                 needed=f"{int(found[1]) + 1} or more",
