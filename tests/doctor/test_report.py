@@ -103,6 +103,21 @@ def test_positions(doctor, folder, native, target_config):
         assert status == 1 and words in out and "--max-model-len 4096" in out
 
 
+def test_positions_of_a_yarn_rope_are_raised_in_no_version(doctor, folder, native, target_config):
+    native["rope_scaling"] = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
+    target = folder("target", target_config | {"max_position_embeddings": 32768}, weights=False)
+    status, out, _ = doctor(folder("drafter", native), "--target", target, "--vllm-version", "0.33.0")
+    assert status == 1 and "can end the engine" in out
+
+
+def test_a_gemma_target(doctor, folder, native, target_config):
+    gemma = target_config | {"model_type": "gemma3_text", "final_logit_softcapping": 30.0}
+    target = folder("target", gemma, weights=False)
+    status, out, _ = doctor(folder("drafter", native), "--target", target, "--vllm-version", "0.32.0")
+    assert status == 1 and "embed_scale: 1.0 instead of 8.0" in out
+    assert "NOTE logit_softcap" in out
+
+
 def test_notes(doctor, folder, native, speculators, target_config):
     odd = native | {"block_size": 7}
     status, out, _ = doctor(folder("odd", odd), "--target", folder("t", target_config, weights=False))

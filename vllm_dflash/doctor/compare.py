@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from vllm_dflash.checkpoint.draft_config import DraftConfig, DraftLayer, Rope
 from vllm_dflash.checkpoint.finding import Finding, Level
 from vllm_dflash.checkpoint.target_config import TargetConfig
-from vllm_dflash.doctor.stock import RAISES_DRAFT_POSITIONS, StockView
+from vllm_dflash.doctor.stock import CACHE_ONLY_ROPE_TYPES, RAISES_DRAFT_POSITIONS, StockView
 from vllm_dflash.doctor.stock_config import NEEDED
 
 PLUGIN = "serve with this plugin active (`vllm-dflash env` says whether it is)"
@@ -95,8 +95,7 @@ def _positions(config: DraftConfig, stock: StockView, target: TargetConfig | Non
     limit = config.max_position_embeddings
     if target is None or target.max_position_embeddings is None or limit >= target.max_position_embeddings:
         return []
-    raised = stock.version in RAISES_DRAFT_POSITIONS and config.layers[0].rope.scaling is None
-    if raised:
+    if stock.version in RAISES_DRAFT_POSITIONS and all(_only_sizes_the_table(x.rope) for x in config.layers):
         does = "drafts on with positions it was not trained on"
     else:
         does = "reads past its rotary table, which can end the engine"
@@ -104,6 +103,10 @@ def _positions(config: DraftConfig, stock: StockView, target: TargetConfig | Non
     evidence = f"max_position_embeddings: drafter {limit}, target {target.max_position_embeddings}"
     remedy = f"serve with --max-model-len {limit}, or with this plugin, which stops drafting there"
     return [Finding("WARNING", "max_position_embeddings", cause, evidence, remedy)]
+
+
+def _only_sizes_the_table(rope: Rope) -> bool:
+    return rope.scaling is None or rope.scaling["rope_type"] in CACHE_ONLY_ROPE_TYPES
 
 
 def _layer_differences(config: DraftConfig, stock: StockView) -> Iterator[Difference]:

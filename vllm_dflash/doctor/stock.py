@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What stock vLLM makes of a drafter: a small model of its rules, to be compared with what the drafter means.
 
-Rules of `model_executor/models/qwen3_dflash.py`, `eagle3_utils.py` and the V2 speculator, read in 0.32.0;
-by the release notes in hand 0.33.0 differs in one field rule only: it raises the draft's position table
-to the target's.
+Rules of `model_executor/models/qwen3_dflash.py`, `eagle3_utils.py`, the speculators converter and the V2
+speculator, read in 0.32.0 and 0.33.0, where they are the same; 0.33.0 also raises the draft's position table to
+the target's. Tested against the installed vLLM.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +17,7 @@ from vllm_dflash.doctor.stock_config import Attributes, Refusal, Unmodelled, sto
 KNOWN_VERSIONS = ("0.32.0", "0.33.0")
 LOST = 0
 RAISES_DRAFT_POSITIONS = ("0.33.0",)
+CACHE_ONLY_ROPE_TYPES = ("linear", "llama3", "proportional")  # raised there, like plain ropes; yarn is not
 
 
 @dataclass(frozen=True)
