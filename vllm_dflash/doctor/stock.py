@@ -2,8 +2,8 @@
 """What stock vLLM makes of a drafter: a small model of its rules, to be compared with what the drafter means.
 
 Rules of `model_executor/models/qwen3_dflash.py`, `eagle3_utils.py`, the speculators converter and the V2
-speculator, read in 0.32.0 and 0.33.0, where they are the same; 0.33.0 also raises the draft's position table to
-the target's. Tested against the installed vLLM.
+speculator, read in 0.32.0 and 0.33.0, where they are the same; 0.33.0 also raises the draft's position table
+to the target's. Tested against the installed vLLM.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
