@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 import argparse
+from pathlib import Path
 
 import pytest
 
 from vllm_dflash.bench.method import NONE, Method, distinct, speculative, with_stock_twins
 from vllm_dflash.bench.options import Options, add_arguments, resolve
 from vllm_dflash.bench.plan import choose_methods
+from vllm_dflash.demo import pair
 from vllm_dflash.errors import UserError
 
 
@@ -66,3 +68,23 @@ def test_stock_repeats_dflash_with_the_plugin_off() -> None:
 
 def test_labels_differ() -> None:
     assert [m.label for m in distinct([Method("a", "m")] * 3)] == ["a", "a #2", "a #3"]
+
+
+def test_the_demos_methods_and_a_path_that_vllm_does_not_read_a_method_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [tmp_path / "vllm-dflash" / name for name in ("target", "mtp", "drafter")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "name").write_text(folder.name)
+    monkeypatch.setattr(pair, "prepare_pair", lambda: pair.DemoPair(*folders))
+    methods = choose_methods(options("--mtp-k", "1,3", "--methods", "none,dflash,mtp"))
+    assert [m.label for m in methods] == [NONE, "mtp k=1", "mtp k=3", "dflash k=7"]
+    assert [Path(m.model, "name").read_text() for m in methods] == ["target", "mtp", "mtp", "target"]
+    assert "dflash" not in methods[1].model
+    assert methods[3].speculative_config == {
+        "method": "dflash",
+        "model": str(folders[2]),
+        "num_speculative_tokens": 7,
+    }
+    assert [m.label for m in choose_methods(options("--methods", "dflash"))] == ["dflash k=7"]

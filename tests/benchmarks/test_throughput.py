@@ -38,8 +38,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory, engine_env: dict[str, str]) 
         ],
         env=engine_env, capture_output=True, text=True, timeout=580, check=False,
     )  # fmt: skip
-    (root / "saved" / "stdout").write_text(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
+    (root / "saved" / "stdout").write_text(done.stdout)
     return root / "saved"
 
 

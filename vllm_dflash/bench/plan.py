@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What will be measured: methods, prompts, and the job that each method's process gets."""
 
+import atexit
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from vllm_dflash.bench.method import NONE, Method, distinct, speculative, with_stock_twins
@@ -66,8 +70,22 @@ def _demo_methods(options: Options) -> list[Method]:
     dflash = {"method": "dflash", "model": drafter, "num_speculative_tokens": DEMO_K}
     offered = {
         "none": [Method(NONE, target)],
-        "mtp": [speculative(str(pair.mtp_target), config) for config in mtp],
+        "mtp": [speculative(_neutral_path(pair.mtp_target), config) for config in mtp],
         "dflash": [speculative(target, dflash)],
     }
     given = [speculative(target, config) for config in options.speculative_configs]
     return [method for name in offered if name in options.methods for method in offered[name]] + given
+
+
+def _neutral_path(folder: Path) -> str:
+    """The same folder under a path that vLLM does not read a method from.
+
+    vLLM (0.32, 0.33) takes any draft model with "dflash" in its path for a DFlash drafter, whatever method
+    was asked for, and for MTP the target is the draft model.
+    """
+    if "dflash" not in str(folder).lower():
+        return str(folder)
+    links = Path(tempfile.mkdtemp(prefix="bench-models-"))
+    atexit.register(shutil.rmtree, links, ignore_errors=True)
+    (links / folder.name).symlink_to(folder, target_is_directory=True)
+    return str(links / folder.name)

@@ -38,12 +38,14 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     llm = start_engine(job)
     started = time.perf_counter() - began
     say(f"engine ready after {started:.0f} s")
+    points = [measure_point(llm, job, point, say) for point in job["points"]]
     return {
         "start_s": started,
         "kv_tokens": getattr(llm.llm_engine.vllm_config.cache_config, "kv_cache_size_tokens", None),
         "dtype": str(llm.llm_engine.model_config.dtype).removeprefix("torch."),
-        "points": [measure_point(llm, job, point, say) for point in job["points"]],
-    }
+        "points": [done | {"differences": compare(llm, job, done, point)}
+                   for done, point in zip(points, job["points"], strict=True)],
+    }  # fmt: skip
 
 
 def start_engine(job: dict[str, Any]) -> Any:
@@ -65,7 +67,7 @@ def start_engine(job: dict[str, Any]) -> Any:
 
 
 def measure_point(llm: Any, job: dict[str, Any], point: dict[str, Any], say: "Progress") -> dict[str, Any]:
-    """All repeats at one concurrency, and where greedy outputs differ from `point["expected"]`."""
+    """All repeats at one concurrency."""
     concurrency, prompts = point["concurrency"], point["prompts"]
 
     def sampled(most: int) -> Any:
@@ -94,10 +96,6 @@ def measure_point(llm: Any, job: dict[str, Any], point: dict[str, Any], say: "Pr
         say(f"{concurrency} at a time, run {repeat + 1}: {done.tokens / done.wall_s:.1f} tokens/s")
     counted = read(llm.get_metrics()).since(before)
     first = passes[0]
-    found = []
-    if point["expected"] is not None and job["temperature"] == 0:
-        found = differences(point["expected"], first.outputs)
-        add_gaps(llm, found, prompts, point["expected"])
     return {
         "concurrency": concurrency,
         "repeats": [summary(p) for p in passes],
@@ -105,8 +103,21 @@ def measure_point(llm: Any, job: dict[str, Any], point: dict[str, Any], say: "Pr
         "unstable": sum(any(p.outputs[i] != ids for p in passes[1:]) for i, ids in enumerate(first.outputs)),
         "counters": asdict(counted),
         "acceptance_by_category": length_by_category(first.accepted, point["categories"]),
-        "differences": [asdict(d) for d in found],
     }
+
+
+def compare(
+    llm: Any, job: dict[str, Any], done: dict[str, Any], point: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Where the greedy outputs differ from `point["expected"]`. Comes last: an engine may refuse."""
+    if point["expected"] is None or job["temperature"] > 0:
+        return []
+    found = differences(point["expected"], done["outputs"])
+    try:
+        add_gaps(llm, found, point["prompts"], point["expected"])
+    except Exception:
+        traceback.print_exc()
+    return [asdict(difference) for difference in found]
 
 
 def summary(done: Pass) -> dict[str, float | int | None]:
