@@ -11,12 +11,44 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
+
+from tests import tiny
+from vllm_dflash.checkpoint import load_draft_config
+from vllm_dflash.reference.decode import Generation, generate
+from vllm_dflash.reference.drafter import Drafter
+from vllm_dflash.reference.target import Target
 
 HERE = Path(__file__).parent
 torch.set_num_threads(1)  # tiny models; two processes that spin on the same cores slow each other down
 pytest.importorskip("vllm", reason="needs vLLM")
 
 Job = dict[str, Any]
+WINDOW, K = 16, 4
+# full, sliding causal, sliding non-causal, mixed as released drafters are, every kind at once
+KINDS = ["FFF", "SSS", "sss", "SSF", "sFC"]
+
+
+def prompt(length: int, seed: int) -> list[int]:
+    return torch.randint(2, 120, (length,), generator=torch.Generator().manual_seed(seed)).tolist()
+
+
+@pytest.fixture(scope="session")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `target` and a drafter for each of KINDS."""
+    root = tmp_path_factory.mktemp("pair")
+    tiny.target(root / "target")
+    for kinds in KINDS:
+        tiny.drafter(root / kinds, kinds, window=WINDOW, block=K + 1)
+    return root
+
+
+def reference(pair: Path, kinds: str, prompts: list[list[int]], max_tokens: int) -> list[Generation]:
+    """What the reference does with this pair, greedily."""
+    config = load_draft_config(pair / kinds)
+    model = AutoModelForCausalLM.from_pretrained(pair / "target", dtype=torch.float32)
+    target, drafter = Target(model, config.tap_layer_ids), Drafter.load(config)
+    return [generate(target, drafter, p, k=K, max_tokens=max_tokens) for p in prompts]
 
 
 def environment(runner: str, **extra: str) -> dict[str, str]:
@@ -70,7 +102,7 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[dict
         assert len(results) == len(jobs), done.stderr[-4000:]
         for result in results:
             if not expect_error and "error" in result:
-                pytest.fail(f"{result['error']}\n{result['log'][-4000:]}")
+                pytest.fail(f"{result['error']}\n{result['log']}\n{done.stderr[-4000:]}")
         return results
 
     return run

@@ -4,11 +4,10 @@
     python jobs.py JOBS.json RESULTS.json
 
 A job is {"llm": {...LLM arguments...}, "requests": [{"prompt": [ids], "max_tokens": n, ...}], "together": bool}.
-Its result: {"tokens": [[...]], "drafts": [[...] a step], "metrics": {...}, "log": "..."} or {"error": "..."}.
+Its result: {"tokens": [[...]], "drafts": [[...] a step], "metrics": {...}, "log": [lines of the plugin]} or {"error": "..."}.
 """
 
 import gc
-import io
 import json
 import logging
 import sys
@@ -44,9 +43,15 @@ def metrics(llm: Any) -> dict[str, Any]:
 def run(job: dict[str, Any], drafts: list[list[list[int]]]) -> dict[str, Any]:
     from vllm import LLM, SamplingParams
 
-    log = io.StringIO()
-    handler = logging.StreamHandler(log)
-    logging.getLogger("vllm").addHandler(handler)
+    log: list[str] = []
+
+    def remember(record: logging.LogRecord) -> bool:
+        log.append(record.getMessage())
+        return True
+
+    # A filter, because vLLM drops the handlers of loggers below its own when the first engine starts.
+    plugin_log = logging.getLogger("vllm.plugins.vllm_dflash")
+    plugin_log.addFilter(remember)
     try:
         llm = LLM(**job["llm"], disable_log_stats=False)
         drafts.clear()
@@ -62,13 +67,13 @@ def run(job: dict[str, Any], drafts: list[list[list[int]]]) -> dict[str, Any]:
             tokens += [list(o.outputs[0].token_ids) for o in done]
             steps.append([step for step in drafts])
             drafts.clear()
-        result = {"tokens": tokens, "drafts": steps, "metrics": metrics(llm), "log": log.getvalue()}
+        result = {"tokens": tokens, "drafts": steps, "metrics": metrics(llm), "log": log}
         llm.llm_engine.engine_core.shutdown()
         del llm
     except Exception as error:  # the test asserts on what went wrong
-        result = {"error": f"{type(error).__name__}: {error}", "log": log.getvalue()}
+        result = {"error": f"{type(error).__name__}: {error}", "log": log}
     finally:
-        logging.getLogger("vllm").removeHandler(handler)
+        plugin_log.removeFilter(remember)
     from vllm.distributed import cleanup_dist_env_and_memory
 
     cleanup_dist_env_and_memory()
