@@ -21,7 +21,9 @@ def tokenizer(folder: Path) -> None:
     words = {f"w{i}": i for i in range(VOCABULARY)}
     plain = Tokenizer(models.WordLevel(words, unk_token="w0"))
     plain.pre_tokenizer = pre_tokenizers.Whitespace()
-    PreTrainedTokenizerFast(tokenizer_object=plain, unk_token="w0", eos_token="w1", pad_token="w0").save_pretrained(folder)
+    PreTrainedTokenizerFast(tokenizer_object=plain, unk_token="w0", eos_token="w1", pad_token="w0").save_pretrained(
+        folder
+    )
 
 
 def target(folder: Path, family: str = "llama", layers: int = 4, seed: int = 0, positions: int = 512) -> Path:
@@ -31,20 +33,20 @@ def target(folder: Path, family: str = "llama", layers: int = 4, seed: int = 0, 
     accepted counts occur.
     """
     torch.manual_seed(seed)
-    shape = dict(
-        vocab_size=VOCABULARY,
-        hidden_size=HIDDEN,
-        intermediate_size=96,
-        num_hidden_layers=layers,
-        num_attention_heads=HEADS,
-        num_key_value_heads=KV_HEADS,
-        head_dim=HEAD_DIM,
-        max_position_embeddings=positions,
-        initializer_range=0.2,
-        tie_word_embeddings=False,
-        bos_token_id=None,
-        eos_token_id=1,
-    )
+    shape = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": HIDDEN,
+        "intermediate_size": 96,
+        "num_hidden_layers": layers,
+        "num_attention_heads": HEADS,
+        "num_key_value_heads": KV_HEADS,
+        "head_dim": HEAD_DIM,
+        "max_position_embeddings": positions,
+        "initializer_range": 0.2,
+        "tie_word_embeddings": False,
+        "bos_token_id": None,
+        "eos_token_id": 1,
+    }
     model = LlamaForCausalLM(LlamaConfig(**shape)) if family == "llama" else Qwen3ForCausalLM(Qwen3Config(**shape))
     with torch.no_grad():
         rows = torch.nn.functional.normalize(torch.randn(4, HIDDEN))
@@ -103,4 +105,3 @@ def drafter(
         folder / "model.safetensors",
     )
     return folder
-

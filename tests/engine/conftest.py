@@ -14,7 +14,9 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from tests import tiny
+from tests.conftest import ENGINE
 from vllm_dflash.checkpoint import load_draft_config
+from vllm_dflash.environment import engine_variables
 from vllm_dflash.reference.decode import Generation, generate
 from vllm_dflash.reference.drafter import Drafter
 from vllm_dflash.reference.target import Target
@@ -52,15 +54,8 @@ def reference(pair: Path, kinds: str, prompts: list[list[int]], max_tokens: int)
 
 
 def environment(runner: str, **extra: str) -> dict[str, str]:
-    env = os.environ | {
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "VLLM_CPU_CI_ENV": "1",
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-        "VLLM_USE_FLASHINFER_SAMPLER": "0",
-        "VLLM_NO_USAGE_STATS": "1",
-        "HF_HUB_OFFLINE": "1",
-        "VLLM_USE_V2_MODEL_RUNNER": "1" if runner == "V2" else "0",
-    }
+    env = os.environ | engine_variables() | ENGINE
+    env["VLLM_USE_V2_MODEL_RUNNER"] = "1" if runner == "V2" else "0"
     if runner == "V2" and not os.path.exists("/dev/nvidia0"):
         env |= {"TRITON_INTERPRET": "1", "PYTHONPATH": f"{HERE / 'triton_cpu'}:{env.get('PYTHONPATH', '')}"}
     return env | extra
@@ -78,7 +73,11 @@ def llm(model: Path, drafter: Path | None = None, k: int = 4, **arguments: Any) 
         "gpu_memory_utilization": 0.1,
     }
     if drafter is not None:
-        chosen["speculative_config"] = {"method": "dflash", "model": str(drafter), "num_speculative_tokens": k}
+        chosen["speculative_config"] = {
+            "method": "dflash",
+            "model": str(drafter),
+            "num_speculative_tokens": k,
+        }
     return chosen | arguments
 
 

@@ -4,7 +4,8 @@
     python jobs.py JOBS.json RESULTS.json
 
 A job is {"llm": {...LLM arguments...}, "requests": [{"prompt": [ids], "max_tokens": n, ...}], "together": bool}.
-Its result: {"tokens": [[...]], "drafts": [[...] a step], "metrics": {...}, "log": [lines of the plugin]} or {"error": "..."}.
+Its result: {"tokens": [[...]], "drafts": [[...] a step], "metrics": {...}, "log": [lines of the plugin]},
+or {"error": "...", "log": [...]}.
 """
 
 import gc
@@ -60,12 +61,16 @@ def run(job: dict[str, Any], drafts: list[list[list[int]]]) -> dict[str, Any]:
         sampling = [
             SamplingParams(**({"temperature": 0.0} | {k: v for k, v in r.items() if k != "prompt"})) for r in requests
         ]
-        batches = [(prompts, sampling)] if job.get("together") else [([p], [s]) for p, s in zip(prompts, sampling)]
+        batches = (
+            [(prompts, sampling)]
+            if job.get("together")
+            else [([p], [s]) for p, s in zip(prompts, sampling, strict=True)]
+        )
         tokens, steps = [], []
         for batch_prompts, batch_sampling in batches:
             done = llm.generate(batch_prompts, batch_sampling, use_tqdm=False)
             tokens += [list(o.outputs[0].token_ids) for o in done]
-            steps.append([step for step in drafts])
+            steps.append(list(drafts))
             drafts.clear()
         result = {"tokens": tokens, "drafts": steps, "metrics": metrics(llm), "log": log}
         llm.llm_engine.engine_core.shutdown()

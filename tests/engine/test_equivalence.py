@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine against the reference, fp32: the same drafts, the same accepted counts and the same tokens at every step."""
+"""The engine against the reference, fp32: the same drafts, accepted counts and tokens at every step."""
 
 from pathlib import Path
 from typing import Any

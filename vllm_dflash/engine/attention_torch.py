@@ -50,7 +50,9 @@ def block_attention(
     row_positions, anchors = positions[-rows:], torch.full((rows,), anchor)
     visible = visible_context(row_positions, anchors, positions, rule)
     visible[:, -rows:] = visible_block(row_positions, anchors, rule)
-    return attention(query[None], keys[None, ..., :head_dim], keys[None, ..., head_dim:], visible[None], scale, sinks)[0]
+    return attention(query[None], keys[None, ..., :head_dim], keys[None, ..., head_dim:], visible[None], scale, sinks)[
+        0
+    ]
 
 
 class Impl(CPUAttentionBackendImpl):
@@ -69,7 +71,12 @@ class Impl(CPUAttentionBackendImpl):
         self.rule = rule
 
     def do_kv_cache_update(
-        self, layer: Any, key: torch.Tensor, value: torch.Tensor, kv_cache: torch.Tensor, slot_mapping: torch.Tensor
+        self,
+        layer: Any,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        kv_cache: torch.Tensor,
+        slot_mapping: torch.Tensor,
     ) -> None:
         store(kv_cache, key, value, slot_mapping)
 
@@ -95,7 +102,13 @@ class Impl(CPUAttentionBackendImpl):
             start, stop = starts[i], starts[i + 1]
             if stop > start and seq_len > 0:
                 out[start:stop] = block_attention(
-                    query[start:stop], kv_cache, attn_metadata.block_table[i], seq_len, self.rule, self.scale, self.sinks
+                    query[start:stop],
+                    kv_cache,
+                    attn_metadata.block_table[i],
+                    seq_len,
+                    self.rule,
+                    self.scale,
+                    self.sinks,
                 )
         return output
 

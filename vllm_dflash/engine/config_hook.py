@@ -93,7 +93,12 @@ def use_our_model(draft: Any) -> None:
 
 
 def _before_speculative(spec: SpeculativeConfig) -> None:
-    if spec.method == "dflash" and spec.num_speculative_tokens is None and spec.model and not is_foreign_draft(spec.model):
+    if (
+        spec.method == "dflash"
+        and spec.num_speculative_tokens is None
+        and spec.model
+        and not is_foreign_draft(spec.model)
+    ):
         spec.num_speculative_tokens = draft_config(spec.model, spec.revision).max_draft_tokens
 
 

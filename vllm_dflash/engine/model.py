@@ -57,7 +57,9 @@ class DraftDecoderLayer(DFlashQwen3DecoderLayer):
         )
         # One position past the served length for each block row, so that no row indexes past the table.
         longest = max(draft.max_position_embeddings, get_current_vllm_config().model_config.max_model_len)
-        attention.rotary_emb = rotary_embedding(rule.rope, attention.rotary_emb, longest + draft.block_size, draft.head_dim)
+        attention.rotary_emb = rotary_embedding(
+            rule.rope, attention.rotary_emb, longest + draft.block_size, draft.head_dim
+        )
 
 
 class DraftModel(DFlashQwen3Model):

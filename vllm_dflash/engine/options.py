@@ -33,6 +33,9 @@ class Options:
         options = cls(**given)
         if options.kernels not in KERNELS:
             raise UserError(
-                "unknown kernels", field=f"{place}.kernels", found=options.kernels, needed=f"one of {', '.join(KERNELS)}"
+                "unknown kernels",
+                field=f"{place}.kernels",
+                found=options.kernels,
+                needed=f"one of {', '.join(KERNELS)}",
             )
         return options

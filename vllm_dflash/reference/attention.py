@@ -8,7 +8,10 @@ from vllm_dflash.checkpoint import DraftLayer
 
 
 def visible_context(
-    row_positions: torch.Tensor, anchor_positions: torch.Tensor, context_positions: torch.Tensor, layer: DraftLayer
+    row_positions: torch.Tensor,
+    anchor_positions: torch.Tensor,
+    context_positions: torch.Tensor,
+    layer: DraftLayer,
 ) -> torch.Tensor:
     """Context keys that each row sees: c < anchor and, in a windowed layer, p - c < window.
 

@@ -64,7 +64,10 @@ class Attention(nn.Module):
         self, x: torch.Tensor, positions: torch.Tensor, context: KeyValue, visible: torch.Tensor
     ) -> torch.Tensor:
         query = rotate(
-            self.q_norm(self._heads(self.q_proj(x), self.heads)), positions, self.frequencies, self.rope_factor
+            self.q_norm(self._heads(self.q_proj(x), self.heads)),
+            positions,
+            self.frequencies,
+            self.rope_factor,
         )
         key, value = (torch.cat(pair, dim=1) for pair in zip(context, self.key_value(x, positions), strict=True))
         out = attention(query, key, value, visible, self.head_dim**-0.5, self.attention_sink_bias)
@@ -162,5 +165,7 @@ class Drafter(nn.Module):
         for file in sorted(Path(config.path).glob("*.safetensors")):
             weights |= load_file(file)
         wanted = drafter.state_dict().keys()
-        drafter.load_state_dict({n.removeprefix("model."): w for n, w in weights.items() if n.removeprefix("model.") in wanted})
+        drafter.load_state_dict(
+            {n.removeprefix("model."): w for n, w in weights.items() if n.removeprefix("model.") in wanted}
+        )
         return drafter.to(dtype).eval()

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+from typing import Any
+
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
@@ -17,7 +19,7 @@ class CPUDriver(DriverBase):
     def get_current_target(self) -> GPUTarget:
         return GPUTarget("cpu", 0, 1)
 
-    def get_active_torch_device(self):  # noqa: ANN201
+    def get_active_torch_device(self) -> Any:
         import torch
 
         return torch.device("cpu")
@@ -25,5 +27,5 @@ class CPUDriver(DriverBase):
     def get_current_device(self) -> int:
         return 0
 
-    def get_benchmarker(self):  # noqa: ANN201
+    def get_benchmarker(self) -> Any:
         raise NotImplementedError("kernels run in Triton's interpreter only")

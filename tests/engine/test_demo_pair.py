@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demo pair on the real engine, fp32: equal to the reference, and worse whenever the drafter is misread.
+
+The misreadings are those of the story in the README: taps one layer off, windows dropped, another mask token.
+"""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from tests.engine.conftest import llm
+from vllm_dflash.checkpoint import load_draft_config
+from vllm_dflash.demo.pair import DemoPair, prepare_pair
+from vllm_dflash.reference.decode import generate
+from vllm_dflash.reference.drafter import Drafter
+from vllm_dflash.reference.target import Target
+from vllm_dflash.train.prompts import heldout
+
+K, PROMPTS, COMPARED = 7, 24, 3
+Config = dict[str, Any]
+
+
+def taps_one_later(config: Config) -> None:
+    config["dflash_config"]["target_layer_ids"] = [tap + 1 for tap in config["dflash_config"]["target_layer_ids"]]
+
+
+def taps_one_earlier(config: Config) -> None:
+    config["dflash_config"]["target_layer_ids"] = [tap - 1 for tap in config["dflash_config"]["target_layer_ids"]]
+
+
+def windows_dropped(config: Config) -> None:
+    sliding = [kind == "sliding_attention" for kind in config["layer_types"]]
+    config["dflash_config"]["layers"] = [{"window": None, "causal": causal} for causal in sliding]
+
+
+def other_mask(config: Config) -> None:
+    config["dflash_config"]["mask_token_id"] = 0
+
+
+MISREADINGS = [taps_one_later, taps_one_earlier, windows_dropped, other_mask]
+
+
+@pytest.fixture(scope="module")
+def demo() -> DemoPair:
+    return prepare_pair()
+
+
+def misread(drafter: Path, folder: Path, change: Callable[[Config], None]) -> Path:
+    folder.mkdir()
+    shutil.copy(drafter / "model.safetensors", folder)
+    config = json.loads((drafter / "config.json").read_text())
+    change(config)
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def prompts(demo: DemoPair) -> list[list[int]]:
+    tokenizer = AutoTokenizer.from_pretrained(demo.target)
+    return [
+        tokenizer.apply_chat_template(
+            [{"role": "user", "content": p.prompt}], add_generation_prompt=True, return_dict=False
+        )
+        for p in heldout(PROMPTS, 0)
+    ]
+
+
+@pytest.fixture(scope="module")
+def runs(
+    demo: DemoPair, prompts: list[list[int]], engines: Any, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    """Keys: "none", "right" and the names of MISREADINGS."""
+    root = tmp_path_factory.mktemp("misread")
+    drafters = {"none": None, "right": demo.drafter}
+    drafters |= {change.__name__: misread(demo.drafter, root / change.__name__, change) for change in MISREADINGS}
+    requests = [{"prompt": p, "max_tokens": 200} for p in prompts]
+    jobs = [
+        {"llm": llm(demo.target, drafter, K, max_model_len=1024, block_size=128), "requests": requests}
+        for drafter in drafters.values()
+    ]
+    return dict(zip(drafters, engines(jobs), strict=True))
+
+
+def acceptance_length(run: dict[str, Any]) -> float:
+    return 1 + run["metrics"]["spec_decode_num_accepted_tokens"] / run["metrics"]["spec_decode_num_drafts"]
+
+
+def test_greedy_output_is_the_targets(runs: dict[str, Any]) -> None:
+    assert runs["right"]["tokens"] == runs["none"]["tokens"]
+
+
+def test_engine_equals_reference(demo: DemoPair, prompts: list[list[int]], runs: dict[str, Any]) -> None:
+    config = load_draft_config(demo.drafter)
+    model = AutoModelForCausalLM.from_pretrained(demo.target, dtype=torch.float32)
+    target, drafter = Target(model, config.tap_layer_ids), Drafter.load(config)
+    stop = {model.generation_config.eos_token_id}
+    for prompt, tokens, steps in zip(
+        prompts[:COMPARED], runs["right"]["tokens"], runs["right"]["drafts"], strict=False
+    ):
+        want = generate(target, drafter, prompt, k=K, max_tokens=200, stop=stop)
+        assert tokens == want.tokens
+        assert [step[0] for step in steps][: len(want.drafts)] == want.drafts
+
+
+@pytest.mark.parametrize("change", [change.__name__ for change in MISREADINGS])
+def test_a_misread_drafter_accepts_less(runs: dict[str, Any], change: str) -> None:
+    assert acceptance_length(runs[change]) < acceptance_length(runs["right"])
+
+
+def test_acceptance_is_worth_having(runs: dict[str, Any]) -> None:
+    assert acceptance_length(runs["right"]) > 2.2
