@@ -24,7 +24,8 @@ from vllm_dflash.train.prompts import (
 )
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-FIRST_HUNDRED = "9ca4cc7aa968515ceb11bfbec02090eba911f33bf262b736d9431fbec287f8ae"
+FIRST_HUNDRED = "c9feba8e0f9d92bab2c75d5e3cf9e52b863b6b86780d5296eefecc2169bdd2dd"
+HELD_OUT = "8e5ff68a16640fa55926c10328c2304da5941f2f32e17c1bdacd0c8d183cd961"
 
 
 @pytest.fixture(scope="module")
@@ -70,18 +71,29 @@ def test_seeds_differ() -> None:
 def test_categories_and_templates_are_balanced(prompts: list[Prompt]) -> None:
     assert Counter(p.category for p in prompts) == dict.fromkeys(CATEGORIES, 4000)
     per_template = Counter(p.template for p in prompts)
-    assert len(per_template) == 90
-    assert min(per_template.values()) > 150
-    assert max(per_template.values()) < 250
+    assert len(per_template) == sum(map(len, CATEGORIES.values())) == 370
+    assert min(per_template.values()) >= 50
+    assert max(per_template.values()) < 70
+
+
+def test_a_long_list_leans_on_no_template() -> None:
+    long = train(110_000, seed=1)
+    assert len({p.prompt for p in long}) == 110_000
+    per_template = Counter(p.template for p in long)
+    assert max(per_template.values()) < 0.005 * 110_000
+    assert sorted(per_template.values())[len(per_template) // 20] > 250
+
+
+def test_the_held_out_prompts_never_change() -> None:
+    assert digest(heldout(1024, seed=0)) == HELD_OUT
 
 
 @pytest.mark.parametrize("category", CATEGORIES)
-def test_each_category_holds_out_a_sixth_of_its_templates(category: str) -> None:
+def test_each_category_trains_on_many_templates_and_holds_out_three(category: str) -> None:
     templates = CATEGORIES[category]
     held_out = [template for template in templates if template.held_out]
-    assert len(templates) >= 12
-    assert len(held_out) >= 2
-    assert round(len(templates) / len(held_out)) == 6
+    assert len(templates) - len(held_out) >= 50
+    assert len(held_out) == 3
     assert len({template.name for template in templates}) == len(templates)
 
 

@@ -5,6 +5,7 @@ from random import Random
 
 from vllm_dflash.train.prompt_templates import Rules, between, choices, templates
 from vllm_dflash.train.prompt_templates_words import WORDS
+from vllm_dflash.train.prompt_templates_words_more import WIDE
 
 
 def _shared(rng: Random) -> str:
@@ -97,4 +98,7 @@ HELD_OUT = {
     "How many <plant> are there altogether? <ask>",
 }
 
-TEMPLATES = templates("arithmetic", TRAIN, HELD_OUT, RULES)
+# Only training prompts draw from the wider words: the held-out texts never change.
+TEMPLATES = templates("arithmetic", TRAIN, {}, {**RULES, **WIDE}) + templates(
+    "arithmetic", {}, HELD_OUT, RULES
+)

@@ -3,6 +3,7 @@
 
 from vllm_dflash.train.prompt_templates import Rules, choices, templates
 from vllm_dflash.train.prompt_templates_words import WORDS
+from vllm_dflash.train.prompt_templates_words_more import WIDE
 
 RULES: Rules = {
     **WORDS,
@@ -90,7 +91,8 @@ TRAIN = {
     "names": "Suggest <count_word> names for a <business> in <city>. <style>",
     "ingredients": "List the ingredients of <meal> for <small> people. <style>",
     "tips": "Give <count_word> tips to help <person> <habit>. <style>",
-    "synonyms": 'List <count_word> words that mean almost the same as "<word>" and use each in a sentence.',
+    "synonyms": 'List <count_word> words that mean almost the same as "<word>" and use each in a sentence '
+    "about a <job>.",
     "schedule": "Write a daily schedule for <person> who wants to <habit>. Use <count_word> entries "
     "with times.",
     "sights": "List <count_word> things that a tourist can do in <city> in <month>. <style>",
@@ -104,4 +106,7 @@ HELD_OUT = {
     "reasons": "Give <person> <count_word> good reasons for <subject>. <style>",
 }
 
-TEMPLATES = templates("lists", TRAIN, HELD_OUT, RULES)
+# Only training prompts draw from the wider words: the held-out texts never change.
+TEMPLATES = templates("lists", TRAIN, {}, {**RULES, **WIDE}) + templates(
+    "lists", {}, HELD_OUT, RULES
+)

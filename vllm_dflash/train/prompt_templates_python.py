@@ -5,6 +5,7 @@ from random import Random
 
 from vllm_dflash.train.prompt_templates import Rules, between, choices, pick, templates
 from vllm_dflash.train.prompt_templates_words import WORDS
+from vllm_dflash.train.prompt_templates_words_more import WIDE
 
 _CLASSES = {
     "Book": "title,author,pages,year,price",
@@ -253,4 +254,7 @@ HELD_OUT = {
     "result": "What does this Python function return, and why?\n\n```python\n<snippet>\n```",
 }
 
-TEMPLATES = templates("python", TRAIN, HELD_OUT, RULES)
+# Only training prompts draw from the wider words: the held-out texts never change.
+TEMPLATES = templates("python", TRAIN, {}, {**RULES, **WIDE}) + templates(
+    "python", {}, HELD_OUT, RULES
+)

@@ -5,6 +5,7 @@ from random import Random
 
 from vllm_dflash.train.prompt_templates import Rules, choices, pick, templates
 from vllm_dflash.train.prompt_templates_words import WORDS
+from vllm_dflash.train.prompt_templates_words_more import WIDE
 
 _ALIKE = [
     group.split(",")
@@ -106,12 +107,12 @@ TRAIN = {
     "what-is": "What is <topic>? <reply>",
     "explain": "Explain what <topic> is to <audience> <length>.",
     "difference": "What is the difference between <two_alike>? <reply>",
-    "why": "Do you know why <wonder>? <reply>",
+    "why": "Do you know why <wonder>? Tell <audience> <length>.",
     "explain-why": "Explain to <audience> why <wonder>. <reply>",
-    "who": "Who was <person>, and why is this person famous? <reply>",
+    "who": "Who was <person>, and why is this person famous? Explain it <length>. <reply>",
     "country-fact": "What is the <fact> of <country>? <reply>",
     "two-facts": "What are the <fact1> and the <fact2> of <country>?",
-    "purpose": "What is <use> used for? <reply>",
+    "purpose": "What is <use> used for, and does a <job> need it? <reply>",
     "how-to-use": "How do you use <use>? Explain it to <audience> <length>.",
     "made-of": "How is <food> made? Explain it to <audience> <length>.",
     "animal": "What does a <animal> eat, and where does it live? <reply>",
@@ -126,4 +127,7 @@ HELD_OUT = {
     "travel": "I am going to <country> in <month>. What should I know about its <fact>? <reply>",
 }
 
-TEMPLATES = templates("questions", TRAIN, HELD_OUT, RULES)
+# Only training prompts draw from the wider words: the held-out texts never change.
+TEMPLATES = templates("questions", TRAIN, {}, {**RULES, **WIDE}) + templates(
+    "questions", {}, HELD_OUT, RULES
+)

@@ -5,6 +5,7 @@ from random import Random
 
 from vllm_dflash.train.prompt_templates import Rules, between, choices, pick, templates
 from vllm_dflash.train.prompt_templates_words import WORDS
+from vllm_dflash.train.prompt_templates_words_more import WIDE
 
 _COLUMNS = {
     "name": choices("Ada,Ben,Carla,Daniel,Emma,Hugo,Lina,Maya,Omar,Tara"),
@@ -160,4 +161,7 @@ HELD_OUT = {
     "as-email": 'Here is a chat message: "<chat>" Write it as a <tone> email.',
 }
 
-TEMPLATES = templates("rewriting", TRAIN, HELD_OUT, RULES)
+# Only training prompts draw from the wider words: the held-out texts never change.
+TEMPLATES = templates("rewriting", TRAIN, {}, {**RULES, **WIDE}) + templates(
+    "rewriting", {}, HELD_OUT, RULES
+)

@@ -3,16 +3,15 @@
 
 from vllm_dflash.train.prompt_templates import Rules, choices
 
-_NAMES = (
-    "Ada Amir Anna Ben Bruno Carla Chen Clara Daniel Diana Elena Emma Erik Fatima Felix Grace Hana "
-    "Hugo Ines Ivan "
-    "Jack Jana Jonas Julia Karim Kofi Lara Leo Lina Lucas Maria Maya Mia Milan Nadia Noah Nora Olga "
-    "Omar Oscar "
-    "Paul Priya Rosa Ruth Sam Sara Sofia Tara Theo Tom Uma Vera Victor Wei Yara Yuki Zoe Hassan Irene Mateo"
+FIRST_NAMES = choices(
+    "Ada,Amir,Anna,Ben,Bruno,Carla,Chen,Clara,Daniel,Diana,Elena,Emma,Erik,Fatima,Felix,Grace,Hana,"
+    "Hugo,Ines,Ivan,Jack,Jana,Jonas,Julia,Karim,Kofi,Lara,Leo,Lina,Lucas,Maria,Maya,Mia,Milan,Nadia,"
+    "Noah,Nora,Olga,Omar,Oscar,Paul,Priya,Rosa,Ruth,Sam,Sara,Sofia,Tara,Theo,Tom,Uma,Vera,Victor,Wei,"
+    "Yara,Yuki,Zoe,Hassan,Irene,Mateo"
 )
 
 WORDS: Rules = {
-    "name": _NAMES.split(),
+    "name": FIRST_NAMES,
     "objects": choices(
         "apples,oranges,pencils,notebooks,stickers,marbles,books,cookies,stamps,shells,coins,cards,"
         "balloons,buttons,candles,flowers,toy cars,postcards,photos,beads,peaches,muffins,crayons,"

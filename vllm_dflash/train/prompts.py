@@ -14,20 +14,46 @@ from typing import Any, Literal
 from vllm_dflash.errors import UserError
 from vllm_dflash.train import (
     prompt_templates_arithmetic,
+    prompt_templates_arithmetic_extra,
+    prompt_templates_arithmetic_more,
     prompt_templates_lists,
+    prompt_templates_lists_more,
     prompt_templates_python,
+    prompt_templates_python_code,
+    prompt_templates_python_more,
     prompt_templates_questions,
+    prompt_templates_questions_extra,
+    prompt_templates_questions_more,
     prompt_templates_rewriting,
+    prompt_templates_rewriting_more,
 )
 from vllm_dflash.train.prompt_templates import Template
 
 Split = Literal["train", "heldout", ""]
 CATEGORIES: dict[str, list[Template]] = {
-    "arithmetic": prompt_templates_arithmetic.TEMPLATES,
-    "python": prompt_templates_python.TEMPLATES,
-    "lists": prompt_templates_lists.TEMPLATES,
-    "rewriting": prompt_templates_rewriting.TEMPLATES,
-    "questions": prompt_templates_questions.TEMPLATES,
+    "arithmetic": [
+        *prompt_templates_arithmetic.TEMPLATES,
+        *prompt_templates_arithmetic_more.TEMPLATES,
+        *prompt_templates_arithmetic_extra.TEMPLATES,
+    ],
+    "python": [
+        *prompt_templates_python.TEMPLATES,
+        *prompt_templates_python_more.TEMPLATES,
+        *prompt_templates_python_code.TEMPLATES,
+    ],
+    "lists": [
+        *prompt_templates_lists.TEMPLATES,
+        *prompt_templates_lists_more.TEMPLATES,
+    ],
+    "rewriting": [
+        *prompt_templates_rewriting.TEMPLATES,
+        *prompt_templates_rewriting_more.TEMPLATES,
+    ],
+    "questions": [
+        *prompt_templates_questions.TEMPLATES,
+        *prompt_templates_questions_more.TEMPLATES,
+        *prompt_templates_questions_extra.TEMPLATES,
+    ],
 }
 _MOST_REPEATS = 200
 
