@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: E501
 from pathlib import Path
 
 from vllm_dflash.bench import report

@@ -105,6 +105,22 @@ def test_the_table_is_printed_and_written_with_its_conditions(saved: Path, resul
     assert "ACTIVE" in (saved / "logs" / "dflash-k=4.log").read_text()
 
 
+def test_a_run_that_is_told_to_stop_ends_its_engine(saved: Path, tmp_path: Path, engine_env: dict[str, str]) -> None:
+    command = [sys.executable, str(SCRIPT), "--model", str(saved.parent / "target"), "--input-len", "4"]
+    run = subprocess.Popen([*command, "--save", str(tmp_path)], env=engine_env, stdout=subprocess.PIPE, text=True)
+    try:
+        assert run.stdout is not None
+        while "starting the engine" not in run.stdout.readline():
+            assert run.poll() is None
+        run.terminate()
+        assert run.wait(timeout=30) == 128 + 15
+    finally:
+        run.kill()
+    mark = str(tmp_path).encode()
+    commands = [entry / "cmdline" for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    assert not [file for file in commands if file.exists() and mark in file.read_bytes()]
+
+
 def test_bad_options_end_at_once_with_one_line(engine_env: dict[str, str]) -> None:
     done = subprocess.run(
         [sys.executable, str(SCRIPT), "--speculative-config", "{method: dflash}"],

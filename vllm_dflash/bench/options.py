@@ -11,6 +11,7 @@ from vllm_dflash.errors import UserError
 
 DEMO_METHODS = ("none", "mtp", "dflash")
 CPU_CONCURRENCY, GPU_CONCURRENCY = (1, 4), (1, 4, 16, 64)
+CPU_OUTPUT, GPU_OUTPUT = 64, 256
 LEAST_PROMPTS, PROMPTS_A_SLOT = 16, 4
 
 
@@ -84,7 +85,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     load.add_argument("--input-len", type=int, help="random prompts of so many tokens instead of a dataset")
     load.add_argument(
-        "--output-len", type=int, default=96, help="most tokens a prompt (default: %(default)s)"
+        "--output-len",
+        type=int,
+        help=f"most tokens an answer (default: {CPU_OUTPUT}; GPU: {GPU_OUTPUT})",
     )
     load.add_argument("--ignore-eos", action="store_true", help="always make --output-len tokens")
     load.add_argument(
@@ -152,7 +155,7 @@ def resolve(args: argparse.Namespace, has_gpu: bool) -> Options:
         num_prompts=args.num_prompts,
         concurrency=concurrency,
         input_len=args.input_len,
-        output_len=args.output_len,
+        output_len=args.output_len or (GPU_OUTPUT if has_gpu else CPU_OUTPUT),
         ignore_eos=args.ignore_eos,
         temperature=args.temperature,
         seed=args.seed,

@@ -3,6 +3,8 @@
 
 import argparse
 import shutil
+import signal
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -26,6 +28,8 @@ from vllm_dflash.errors import UserError
 
 def run(args: argparse.Namespace) -> int:
     """Prints the table, writes the files. Returns 0 when at least one method ran, else 1."""
+    # So that a run that is told to stop also ends the engine that it started.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     has_gpu = bool(gpus())
     options = resolve(args, has_gpu)
     methods = choose_methods(options)
