@@ -19,9 +19,9 @@ if [[ ${QUICK:-} ]]; then
     prompts=${PROMPTS:-800} common=(--answer-tokens 64 --max-length 384 --eval-samples 64 --batch-size 32 --log-every 5)
     drafter=(--steps "${DRAFTER_STEPS:-60}" --warmup 10) mtp=(--steps "${MTP_STEPS:-40}" --warmup 10)
 else
-    prompts=${PROMPTS:-40000} common=(--answer-tokens 256 --max-length 512 --eval-samples 1024 --log-every 20)
-    drafter=(--steps "${DRAFTER_STEPS:-20000}" --max-minutes "${DRAFTER_MINUTES:-3.7}" --warmup 200)
-    mtp=(--steps "${MTP_STEPS:-20000}" --max-minutes "${MTP_MINUTES:-1.3}" --warmup 200)
+    prompts=${PROMPTS:-90000} common=(--answer-tokens 256 --max-length 512 --eval-samples 1024 --log-every 20)
+    drafter=(--steps "${DRAFTER_STEPS:-20000}" --max-minutes "${DRAFTER_MINUTES:-4.0}" --warmup 200)
+    mtp=(--steps "${MTP_STEPS:-20000}" --max-minutes "${MTP_MINUTES:-2.1}" --warmup 200)
 fi
 
 say() { echo "== $1 (at ${SECONDS} s)"; }
@@ -42,7 +42,7 @@ prepare_target(Path('$work/target'), 'llama')"
 
 say "drafter"
 "$python" -m vllm_dflash.cli train --target "$work/target" --prompts "builtin:$prompts" --out "$work/drafter" \
-    --answer-minutes "${ANSWER_MINUTES:-2.2}" "${common[@]}" "${drafter[@]}" ${DRAFTER_FLAGS:-}
+    --answer-minutes "${ANSWER_MINUTES:-2.5}" "${common[@]}" "${drafter[@]}" ${DRAFTER_FLAGS:-}
 mkdir -p "$work/answers" && mv "$work/drafter/state/answers.safetensors" "$work/answers/"
 deliver drafter
 
