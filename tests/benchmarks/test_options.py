@@ -78,13 +78,13 @@ def test_the_demos_methods_and_a_path_that_vllm_does_not_read_a_method_from(
         folder.mkdir(parents=True)
         (folder / "name").write_text(folder.name)
     monkeypatch.setattr(pair, "prepare_pair", lambda: pair.DemoPair(*folders))
-    methods = choose_methods(options("--mtp-k", "1,3", "--methods", "none,dflash,mtp"))
-    assert [m.label for m in methods] == [NONE, "mtp k=1", "mtp k=3", "dflash k=7"]
+    methods = choose_methods(options("--mtp-k", "1,3", "--dflash-k", "5", "--methods", "none,dflash,mtp"))
+    assert [m.label for m in methods] == [NONE, "mtp k=1", "mtp k=3", "dflash k=5"]
     assert [Path(m.model, "name").read_text() for m in methods] == ["target", "mtp", "mtp", "target"]
     assert "dflash" not in methods[1].model
     assert methods[3].speculative_config == {
         "method": "dflash",
         "model": str(folders[2]),
-        "num_speculative_tokens": 7,
+        "num_speculative_tokens": 5,
     }
-    assert [m.label for m in choose_methods(options("--methods", "dflash"))] == ["dflash k=7"]
+    assert [m.label for m in choose_methods(options("--methods", "dflash"))] == ["dflash k=3", "dflash k=7"]

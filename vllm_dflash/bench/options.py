@@ -23,6 +23,7 @@ class Options:
     speculative_configs: tuple[dict[str, Any], ...]
     methods: tuple[str, ...]
     mtp_k: tuple[int, ...]
+    dflash_k: tuple[int, ...]
     stock: bool
     dataset: Path | None
     raw_prompts: bool
@@ -62,9 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=",".join(DEMO_METHODS),
         help=f"of the demo, comma-separated (default: {','.join(DEMO_METHODS)})",
     )
-    what.add_argument(
-        "--mtp-k", default="2", help="draft lengths of the demo's MTP, comma-separated (default: 2)"
-    )
+    what.add_argument("--mtp-k", default="1", help="draft lengths of the demo's MTP, like 1,2,3 (default: 1)")
+    what.add_argument("--dflash-k", default="3,7", help="draft lengths of the demo's DFlash, at most 7 (default: 3,7)")
     what.add_argument(
         "--stock",
         action="store_true",
@@ -149,6 +149,7 @@ def resolve(args: argparse.Namespace, has_gpu: bool) -> Options:
         ),
         methods=methods,
         mtp_k=_integers("--mtp-k", args.mtp_k),
+        dflash_k=_integers("--dflash-k", args.dflash_k),
         stock=args.stock,
         dataset=args.dataset,
         raw_prompts=args.raw_prompts,

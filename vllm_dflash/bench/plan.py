@@ -12,8 +12,6 @@ from vllm_dflash.bench.method import NONE, Method, distinct, speculative, with_s
 from vllm_dflash.bench.options import Options
 from vllm_dflash.bench.prompts import BenchPrompt, random_prompts, text_prompts
 
-DEMO_K = 7
-
 
 def choose_methods(options: Options) -> list[Method]:
     """`none` and what the user gave, or the demo's methods."""
@@ -67,11 +65,11 @@ def _demo_methods(options: Options) -> list[Method]:
     pair = prepare_pair()
     target, drafter = str(pair.target), str(pair.drafter)
     mtp = [{"method": "mtp", "num_speculative_tokens": k} for k in options.mtp_k]
-    dflash = {"method": "dflash", "model": drafter, "num_speculative_tokens": DEMO_K}
+    dflash = [{"method": "dflash", "model": drafter, "num_speculative_tokens": k} for k in options.dflash_k]
     offered = {
         "none": [Method(NONE, target)],
         "mtp": [speculative(_neutral_path(pair.mtp_target), config) for config in mtp],
-        "dflash": [speculative(target, dflash)],
+        "dflash": [speculative(target, config) for config in dflash],
     }
     given = [speculative(target, config) for config in options.speculative_configs]
     return [method for name in offered if name in options.methods for method in offered[name]] + given
