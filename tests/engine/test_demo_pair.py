@@ -22,7 +22,7 @@ from vllm_dflash.reference.drafter import Drafter
 from vllm_dflash.reference.target import Target
 from vllm_dflash.train.prompts import heldout
 
-K, PROMPTS, COMPARED = 7, 24, 3
+K, PROMPTS, COMPARED, TOKENS = 7, 12, 3, 160
 Config = dict[str, Any]
 
 
@@ -79,7 +79,7 @@ def runs(
     root = tmp_path_factory.mktemp("misread")
     drafters = {"none": None, "right": demo.drafter}
     drafters |= {change.__name__: misread(demo.drafter, root / change.__name__, change) for change in MISREADINGS}
-    requests = [{"prompt": p, "max_tokens": 200} for p in prompts]
+    requests = [{"prompt": p, "max_tokens": TOKENS} for p in prompts]
     jobs = [
         {"llm": llm(demo.target, drafter, K, max_model_len=1024, block_size=128), "requests": requests}
         for drafter in drafters.values()
@@ -103,7 +103,7 @@ def test_engine_equals_reference(demo: DemoPair, prompts: list[list[int]], runs:
     for prompt, tokens, steps in zip(
         prompts[:COMPARED], runs["right"]["tokens"], runs["right"]["drafts"], strict=False
     ):
-        want = generate(target, drafter, prompt, k=K, max_tokens=200, stop=stop)
+        want = generate(target, drafter, prompt, k=K, max_tokens=TOKENS, stop=stop)
         assert tokens == want.tokens
         assert [step[0] for step in steps][: len(want.drafts)] == want.drafts
 
