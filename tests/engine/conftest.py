@@ -93,7 +93,7 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[dict
             env=environment(runner, **extra),
             capture_output=True,
             text=True,
-            timeout=600,
+            timeout=900,
         )
         if not (folder / "results.json").exists():
             pytest.fail(f"engine process ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")

@@ -38,6 +38,7 @@ class Options:
     repeats: int
     engine_args: dict[str, Any]
     method_timeout: float
+    start_together: bool
     save: Path | None
 
     def prompts_at(self, concurrency: int) -> int:
@@ -104,6 +105,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     run.add_argument("--method-timeout", type=float, default=1800, help="seconds (default: %(default)s)")
     run.add_argument(
+        "--start-together",
+        action="store_true",
+        help="start all engines at once, still measure one at a time; give each its share of the memory, such as "
+        """--engine-args '{"gpu_memory_utilization": 0.1, "kv_cache_memory_bytes": 8000000000}'""",
+    )
+    run.add_argument(
         "--save", type=Path, metavar="DIR", help="write results.json, table.md, plot.png and logs there"
     )
 
@@ -164,6 +171,7 @@ def resolve(args: argparse.Namespace, has_gpu: bool) -> Options:
         repeats=args.repeats,
         engine_args=_json_object("--engine-args", args.engine_args),
         method_timeout=args.method_timeout,
+        start_together=args.start_together,
         save=args.save,
     )
 

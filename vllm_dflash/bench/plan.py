@@ -53,6 +53,7 @@ def make_job(
         "model": method.model,
         "speculative_config": method.speculative_config,
         "points": points,
+        "turn": None,
         # Compiling for the CPU takes longer than the whole benchmark.
         "engine_args": ({} if has_gpu else {"enforce_eager": True}) | options.engine_args,
         **{name: getattr(options, name) for name in same},

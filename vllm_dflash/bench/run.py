@@ -2,15 +2,18 @@
 """`benchmarks/throughput.py` and `vllm-dflash bench`: every method in turn, then one table."""
 
 import argparse
+import json
 import shutil
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from textwrap import shorten
+from threading import Event
 from typing import Any
 
 from vllm_dflash.bench.conditions import describe
@@ -22,6 +25,7 @@ from vllm_dflash.bench.plan import choose_methods, choose_prompts, make_job
 from vllm_dflash.bench.prompts import BenchPrompt, check_lengths, load_tokenizer
 from vllm_dflash.bench.report import REASON_LENGTH
 from vllm_dflash.bench.rows import rows
+from vllm_dflash.bench.worker import READY
 from vllm_dflash.environment import device_line, gpus
 from vllm_dflash.errors import UserError
 
@@ -61,10 +65,12 @@ def measure_all(
     """One result a method, in order. Those after `none` are compared with its greedy outputs."""
     expected: dict[int, list[list[int]]] = {}
     results = []
-    for number, method in enumerate(methods, 1):
-        say(f"[{number}/{len(methods)}] {method.label}")
-        job = make_job(method, prompts, options, has_gpu, expected)
-        result = run_method(method, job, logs, options.method_timeout, lambda text: say(f"      {text}"))
+    runs = (
+        start_together(methods, prompts, options, has_gpu, logs, expected)
+        if options.start_together
+        else one_after_another(methods, prompts, options, has_gpu, logs, expected)
+    )
+    for method, result in zip(methods, runs, strict=True):
         result |= asdict(method) | {"model": Path(method.model).name}
         for point in result.get("points", []):
             point["compared"] = options.temperature == 0 and point["concurrency"] in expected
@@ -74,6 +80,60 @@ def measure_all(
             say(f"      did not run: {shorten(result['error'], REASON_LENGTH)}")
         results.append(result)
     return results
+
+
+def one_after_another(
+    methods: Sequence[Method],
+    prompts: Sequence[BenchPrompt],
+    options: Options,
+    has_gpu: bool,
+    logs: Path,
+    expected: Mapping[int, list[list[int]]],
+) -> Iterator[dict[str, Any]]:
+    """Each engine has the machine to itself, its start included."""
+    for number, method in enumerate(methods, 1):
+        say(f"[{number}/{len(methods)}] {method.label}")
+        job = make_job(method, prompts, options, has_gpu, expected)
+        yield run_method(method, job, logs, options.method_timeout, lambda text: say(f"      {text}"))
+
+
+def start_together(
+    methods: Sequence[Method],
+    prompts: Sequence[BenchPrompt],
+    options: Options,
+    has_gpu: bool,
+    logs: Path,
+    expected: Mapping[int, list[list[int]]],
+) -> Iterator[dict[str, Any]]:
+    """All engines start at once; when every one is ready or has failed, they are measured one at a time."""
+    turns = [logs / f"turn-{number}.json" for number in range(len(methods))]
+    ready = [Event() for _ in methods]
+
+    def one(number: int) -> dict[str, Any]:
+        def heard(text: str) -> None:
+            say(f"      {methods[number].label}: {text}")
+            if text.startswith(READY):
+                ready[number].set()
+
+        job = make_job(methods[number], prompts, options, has_gpu, {}) | {"turn": str(turns[number])}
+        try:
+            return run_method(methods[number], job, logs, options.method_timeout, heard)
+        finally:
+            ready[number].set()
+
+    for turn in turns:
+        turn.unlink(missing_ok=True)
+    with ThreadPoolExecutor(len(methods)) as pool:
+        runs = [pool.submit(one, number) for number in range(len(methods))]
+        for event in ready:
+            event.wait()
+        for number, run in enumerate(runs):
+            say(f"[{number + 1}/{len(methods)}] {methods[number].label}")
+            unfinished = turns[number].with_suffix(".part")
+            unfinished.write_text(json.dumps(expected))
+            unfinished.rename(turns[number])
+            yield run.result()
+            turns[number].unlink()
 
 
 def say(text: str) -> None:

@@ -18,6 +18,7 @@ from vllm_dflash.bench.divergence import add_gaps, differences
 from vllm_dflash.bench.driver import Pass, run_pass
 
 WARM_UP_TOKENS = 24
+READY = "engine ready"
 
 
 def main(job_file: str) -> None:
@@ -37,7 +38,9 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     began = time.perf_counter()
     llm = start_engine(job)
     started = time.perf_counter() - began
-    say(f"engine ready after {started:.0f} s")
+    say(f"{READY} after {started:.0f} s")
+    if job["turn"]:
+        wait_for_turn(Path(job["turn"]), job["points"])
     points = [measure_point(llm, job, point, say) for point in job["points"]]
     return {
         "start_s": started,
@@ -46,6 +49,15 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
         "points": [done | {"differences": compare(llm, job, done, point)}
                    for done, point in zip(points, job["points"], strict=True)],
     }  # fmt: skip
+
+
+def wait_for_turn(turn: Path, points: list[dict[str, Any]]) -> None:
+    """Waits for the file `turn`; it holds what earlier methods made: {concurrency: outputs to compare with}."""
+    while not turn.exists():
+        time.sleep(0.1)
+    expected = json.loads(turn.read_text())
+    for point in points:
+        point["expected"] = expected.get(str(point["concurrency"]))
 
 
 def start_engine(job: dict[str, Any]) -> Any:

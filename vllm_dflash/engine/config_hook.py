@@ -143,5 +143,5 @@ def install() -> None:
         Options.parse(self.additional_config)
         vllm_post_init(self)
 
-    SpeculativeConfig.__post_init__ = speculative  # type: ignore[method-assign]
-    VllmConfig.__post_init__ = whole  # type: ignore[method-assign]
+    SpeculativeConfig.__post_init__ = speculative
+    VllmConfig.__post_init__ = whole

@@ -5,6 +5,7 @@ import importlib
 import inspect
 from dataclasses import dataclass
 from importlib import metadata
+from typing import Any
 
 SUPPORTED_RELEASES = ("0.32", "0.33")
 
@@ -21,7 +22,7 @@ class Need:
         """None when satisfied, else what is wrong."""
         place = f"{self.module}:{self.name}"
         try:
-            found = importlib.import_module(self.module)
+            found: Any = importlib.import_module(self.module)
             for part in self.name.split("."):
                 found = getattr(found, part)
         except (ImportError, AttributeError):

@@ -54,7 +54,7 @@ class Context:
 
     def extend(self, taps: torch.Tensor) -> None:
         """Append the next positions. taps: [1, N, n_taps * target_hidden]."""
-        positions = torch.arange(self.length, self.length + taps.shape[1])[None]
+        positions = torch.arange(self.length, self.length + taps.shape[1], device=taps.device)[None]
         fresh = self.drafter.context_key_value(self.drafter.fuse(taps), positions)
         if self.key_values:
             fresh = [
@@ -68,10 +68,11 @@ class Context:
 def draft(drafter: Drafter, target: Target, context: Context, anchor: int, k: int) -> torch.Tensor:
     """Logits [k, vocabulary] of the k mask rows behind the anchor, which stands at position context.length."""
     config = drafter.config
-    block = torch.tensor([[anchor] + [config.mask_token_id] * k])
-    positions = torch.arange(context.length, context.length + k + 1)[None]
+    device = drafter.fc.weight.device
+    block = torch.tensor([[anchor] + [config.mask_token_id] * k], device=device)
+    positions = torch.arange(context.length, context.length + k + 1, device=device)[None]
     anchors = torch.full_like(positions, context.length)
-    visible = drafter.visibility(positions, anchors, torch.arange(context.length)[None])
+    visible = drafter.visibility(positions, anchors, torch.arange(context.length, device=device)[None])
     embeddings = target.embed(block).to(drafter.fc.weight.dtype) * config.embed_scale
     hidden = drafter(embeddings, positions, context.key_values, visible)
     return target.head(hidden[0, 1:])
@@ -105,7 +106,8 @@ def generate(
     out = Generation(drafted=k)
     context = Context(drafter)
     cache = DynamicCache()
-    logits, taps, cache = target(torch.tensor([list(prompt)]), past_key_values=cache)
+    device = drafter.fc.weight.device
+    logits, taps, cache = target(torch.tensor([list(prompt)], device=device), past_key_values=cache)
     context.extend(taps)
     choose = greedy if sampler is None else sampler.draw
     out.tokens.append(choose(logits[0, -1]))
@@ -118,7 +120,7 @@ def generate(
                 proposed = draft_override([*prompt, *out.tokens])
         else:
             proposed = [sampler.draw(row) for row in draft_logits]
-        logits, taps, cache = target(torch.tensor([[anchor, *proposed]]), past_key_values=cache)
+        logits, taps, cache = target(torch.tensor([[anchor, *proposed]], device=device), past_key_values=cache)
         if sampler is None:
             accepted, following = verify_greedy(proposed, logits[0])
         else:

@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -108,7 +109,7 @@ class Drafter(nn.Module):
         self.config = config
         self.fc = nn.Linear(len(config.tap_layer_ids) * config.target_hidden_size, config.hidden_size, bias=False)
         self.hidden_norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.layers = nn.ModuleList(Layer(config, i) for i in range(len(config.layers)))
+        self.layers: Any = nn.ModuleList(Layer(config, i) for i in range(len(config.layers)))
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
     def fuse(self, taps: torch.Tensor) -> torch.Tensor:

@@ -16,11 +16,11 @@ class Target(nn.Module):
         reports it after the norm.
     """
 
-    def __init__(self, model: nn.Module, tap_layer_ids: Sequence[int]) -> None:
+    def __init__(self, model: Any, tap_layer_ids: Sequence[int]) -> None:
         super().__init__()
-        self.model = model
+        self.model: Any = model
         self.tap_layer_ids = tuple(tap_layer_ids)
-        decoder: Any = model.get_decoder() if hasattr(model, "get_decoder") else model.model
+        decoder = model.get_decoder()
         self.final_norm_module = decoder.norm
         self._taps: dict[int, torch.Tensor] = {}
         for index in self.tap_layer_ids:

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demo pair on a CUDA device, bf16, CUDA graphs: the engine accepts what the reference accepts, on both runners."""
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from tests.engine.conftest import llm
+from vllm_dflash.checkpoint import load_draft_config
+from vllm_dflash.demo.pair import DemoPair, prepare_pair
+from vllm_dflash.reference.decode import generate
+from vllm_dflash.reference.drafter import Drafter
+from vllm_dflash.reference.target import Target
+from vllm_dflash.train.prompts import heldout
+
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(900)]
+K, PROMPTS, TOKENS = 7, 64, 96
+
+
+@pytest.fixture(scope="module")
+def demo() -> DemoPair:
+    return prepare_pair()
+
+
+@pytest.fixture(scope="module")
+def prompts(demo: DemoPair) -> list[list[int]]:
+    tokenizer = AutoTokenizer.from_pretrained(demo.target)
+    return [
+        tokenizer.apply_chat_template(
+            [{"role": "user", "content": p.prompt}], add_generation_prompt=True, return_dict=False
+        )
+        for p in heldout(PROMPTS, 0)
+    ]
+
+
+@pytest.fixture(scope="module")
+def reference_length(demo: DemoPair, prompts: list[list[int]]) -> float:
+    config = load_draft_config(demo.drafter)
+    model = AutoModelForCausalLM.from_pretrained(demo.target, dtype=torch.bfloat16).cuda()
+    target, drafter = Target(model, config.tap_layer_ids), Drafter.load(config, torch.bfloat16).cuda()
+    stop = {model.generation_config.eos_token_id}
+    runs = [generate(target, drafter, p, k=K, max_tokens=TOKENS, stop=stop) for p in prompts]
+    steps = [a for run in runs for a in run.accepted]
+    return 1 + sum(steps) / len(steps)
+
+
+@pytest.mark.parametrize("runner", ["V1", "V2"])
+@pytest.mark.parametrize("together", [False, True])
+def test_acceptance_length_is_the_references(
+    demo: DemoPair, prompts: list[list[int]], reference_length: float, engines: Any, runner: str, together: bool
+) -> None:
+    job = {
+        "llm": llm(
+            demo.target, demo.drafter, K, dtype="bfloat16", enforce_eager=False, max_num_seqs=16, max_model_len=1024
+        ),
+        "requests": [{"prompt": p, "max_tokens": TOKENS} for p in prompts],
+        "together": together,
+    }
+    (result,) = engines([job], runner=runner)
+    assert f"({runner})" in result["log"][0]
+    assert "kernels flash_attn" in result["log"][0]
+    counted = result["metrics"]
+    length = 1 + counted["spec_decode_num_accepted_tokens"] / counted["spec_decode_num_drafts"]
+    print(f"{runner} together={together}: engine {length:.4f}, reference {reference_length:.4f}")
+    assert length == pytest.approx(reference_length, rel=0.02)
