@@ -59,9 +59,18 @@ def test_equal_and_differing_outputs_are_told_apart() -> None:
     difference = {"prompt": 1, "position": 17, "expected": 5, "found": 6, "gap": 0.03125}
     other = {"label": "dflash k=7", "points": [{**POINT, "differences": [difference], "unstable": 2}]}
     said = notes(results=[other])
-    assert "1 of 3 greedy outputs differ" in said
+    assert "1 of 3 greedy outputs differ from those without speculation; largest logit gap 0.0312" in said
     assert "prompt 1, output token 17: 5 '<5>' without, 6 '<6>' with; logit gap 0.0312" in said
     assert "2 of 3 outputs changed between its own repeats" in said
+
+
+def test_the_largest_gap_comes_first() -> None:
+    differences = [
+        {"prompt": i, "position": 3, "expected": 5, "found": 6, "gap": gap} for i, gap in enumerate([0.0, -2.5, None, 0.25])
+    ]
+    said = notes(results=[{"label": "x", "points": [{**POINT, "differences": differences}]}])
+    assert "4 of 3 greedy outputs differ from those without speculation; largest logit gap 2.5000" in said
+    assert [line.split(",")[0].strip() for line in said.splitlines()[1:3]] == ["prompt 1", "prompt 3"]
 
 
 def test_an_end_is_said_in_words_and_a_long_list_is_cut() -> None:

@@ -77,11 +77,13 @@ def _output_notes(label: str, point: Mapping[str, Any], token_text: Callable[[in
     said = []
     if point["unstable"]:
         said.append(f"{where}: {point['unstable']} of {total} outputs changed between its own repeats")
-    found = point["differences"]
+    found = sorted(point["differences"], key=lambda d: -abs(d["gap"] or 0.0))
     if point["compared"] and not found:
         said.append(f"{where}: all {total} greedy outputs equal those without speculation")
     if found:
-        said.append(f"{where}: {len(found)} of {total} greedy outputs differ from those without speculation")
+        gaps = [abs(d["gap"]) for d in found if d["gap"] is not None]
+        most = f"; largest logit gap {max(gaps):.4f}" if gaps else ""
+        said.append(f"{where}: {len(found)} of {total} greedy outputs differ from those without speculation{most}")
     for d in found[:SHOWN_DIFFERENCES]:
         a, b = (_token(d[key], token_text) for key in ("expected", "found"))
         place = f"prompt {d['prompt']}, output token {d['position']}"
