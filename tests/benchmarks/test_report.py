@@ -65,9 +65,8 @@ def test_equal_and_differing_outputs_are_told_apart() -> None:
 
 
 def test_the_largest_gap_comes_first() -> None:
-    differences = [
-        {"prompt": i, "position": 3, "expected": 5, "found": 6, "gap": gap} for i, gap in enumerate([0.0, -2.5, None, 0.25])
-    ]
+    gaps = [0.0, -2.5, None, 0.25]
+    differences = [{"prompt": i, "position": 3, "expected": 5, "found": 6, "gap": gap} for i, gap in enumerate(gaps)]
     said = notes(results=[{"label": "x", "points": [{**POINT, "differences": differences}]}])
     assert "4 of 3 greedy outputs differ from those without speculation; largest logit gap 2.5000" in said
     assert [line.split(",")[0].strip() for line in said.splitlines()[1:3]] == ["prompt 1", "prompt 3"]

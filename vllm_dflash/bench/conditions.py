@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The conditions that a figure must be read with."""
 
+import os
 import shlex
 import subprocess
 import sys
@@ -28,10 +29,13 @@ def describe(options: Options) -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """Short hash of the checkout that this package runs from, "+" behind it when files were changed."""
+    """Short hash of the checkout that this package runs from, "+" behind it when files were changed.
+
+    A copy without its history may say it in GIT_COMMIT.
+    """
     hashed = _git("rev-parse", "--short=12", "HEAD")
     if not hashed:
-        return None
+        return os.environ.get("GIT_COMMIT")
     return hashed + ("+" if _git("status", "--porcelain", "--untracked-files=no") else "")
 
 

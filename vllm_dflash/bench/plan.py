@@ -16,8 +16,7 @@ from vllm_dflash.bench.prompts import BenchPrompt, random_prompts, text_prompts
 def choose_methods(options: Options) -> list[Method]:
     """`none` and what the user gave, or the demo's methods."""
     if options.model is not None:
-        given = [speculative(options.model, config) for config in options.speculative_configs]
-        methods = [Method(NONE, options.model), *given]
+        methods = [Method(NONE, options.model), *_given(options.model, options)]
     else:
         methods = _demo_methods(options)
     return distinct(with_stock_twins(methods) if options.stock else methods)
@@ -69,22 +68,27 @@ def _demo_methods(options: Options) -> list[Method]:
     dflash = [{"method": "dflash", "model": drafter, "num_speculative_tokens": k} for k in options.dflash_k]
     offered = {
         "none": [Method(NONE, target)],
-        "mtp": [speculative(_neutral_path(pair.mtp_target), config) for config in mtp],
+        "mtp": [speculative(_neutral_path(str(pair.mtp_target)), config) for config in mtp],
         "dflash": [speculative(target, config) for config in dflash],
     }
-    given = [speculative(target, config) for config in options.speculative_configs]
-    return [method for name in offered if name in options.methods for method in offered[name]] + given
+    chosen = [method for name in offered if name in options.methods for method in offered[name]]
+    return chosen + _given(target, options)
 
 
-def _neutral_path(folder: Path) -> str:
+def _given(model: str, options: Options) -> list[Method]:
+    configs = options.speculative_configs
+    return [speculative(_neutral_path(model) if c.get("method") == "mtp" else model, c) for c in configs]
+
+
+def _neutral_path(model: str) -> str:
     """The same folder under a path that vLLM does not read a method from.
 
     vLLM (0.32, 0.33) takes any draft model with "dflash" in its path for a DFlash drafter, whatever method
     was asked for, and for MTP the target is the draft model.
     """
-    if "dflash" not in str(folder).lower():
-        return str(folder)
-    links = Path(tempfile.mkdtemp(prefix="bench-models-"))
-    atexit.register(shutil.rmtree, links, ignore_errors=True)
-    (links / folder.name).symlink_to(folder, target_is_directory=True)
-    return str(links / folder.name)
+    if "dflash" not in model.lower() or not Path(model).is_dir():
+        return model
+    link = Path(tempfile.mkdtemp(prefix="bench-models-")) / "target"
+    atexit.register(shutil.rmtree, link.parent, ignore_errors=True)
+    link.symlink_to(Path(model).absolute(), target_is_directory=True)
+    return str(link)

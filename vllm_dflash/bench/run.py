@@ -71,7 +71,7 @@ def measure_all(
         else one_after_another(methods, prompts, options, has_gpu, logs, expected)
     )
     for method, result in zip(methods, runs, strict=True):
-        result |= asdict(method) | {"model": Path(method.model).name}
+        result |= asdict(method) | {"model": Path(method.model).resolve().name}
         for point in result.get("points", []):
             point["compared"] = options.temperature == 0 and point["concurrency"] in expected
             if method.label == NONE:
