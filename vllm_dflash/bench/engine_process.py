@@ -24,9 +24,17 @@ _POOL = re.compile(r"KV cache size: ([\d,]+) tokens")
 
 
 def run_method(
-    method: Method, job: Mapping[str, Any], folder: Path, timeout_s: float, say: Callable[[str], None]
+    method: Method,
+    job: Mapping[str, Any],
+    folder: Path,
+    timeout_s: float,
+    say: Callable[[str], None],
+    started: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """The worker's result, or {"error": reason}; with "log", and what the log says of plugin and KV pool."""
+    """The worker's result, or {"error": reason}; with "log", and what the log says of plugin and KV pool.
+
+    started: is told the worker's process group, which holds its engine too.
+    """
     stem = re.sub(r"[^\w.=-]+", "-", method.label)
     job_file, log_file, progress_file, result_file = (
         folder / f"{stem}.{kind}" for kind in ("job.json", "log", "progress", "result.json")
@@ -43,6 +51,8 @@ def run_method(
             env={**os.environ, **engine_variables(), **method.variables},
             start_new_session=True,
         )
+        if started:
+            started(child.pid)
         ended = _wait(child, progress_file, timeout_s, say)
     text = log_file.read_text(errors="replace")
     if result_file.exists():

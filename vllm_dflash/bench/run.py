@@ -2,7 +2,9 @@
 """`benchmarks/throughput.py` and `vllm-dflash bench`: every method in turn, then one table."""
 
 import argparse
+import contextlib
 import json
+import os
 import shutil
 import signal
 import sys
@@ -105,9 +107,13 @@ def start_together(
     logs: Path,
     expected: Mapping[int, list[list[int]]],
 ) -> Iterator[dict[str, Any]]:
-    """All engines start at once; when every one is ready or has failed, they are measured one at a time."""
+    """All engines start at once; when every one is ready or has failed, they are measured one at a time.
+
+    The others are suspended meanwhile: an idle engine still takes host time, and a step of a small model is host time.
+    """
     turns = [logs / f"turn-{number}.json" for number in range(len(methods))]
     ready = [Event() for _ in methods]
+    groups: dict[int, int] = {}
 
     def one(number: int) -> dict[str, Any]:
         def heard(text: str) -> None:
@@ -117,7 +123,9 @@ def start_together(
 
         job = make_job(methods[number], prompts, options, has_gpu, {}) | {"turn": str(turns[number])}
         try:
-            return run_method(methods[number], job, logs, options.method_timeout, heard)
+            return run_method(
+                methods[number], job, logs, options.method_timeout, heard, lambda group: groups.update({number: group})
+            )
         finally:
             ready[number].set()
 
@@ -127,13 +135,23 @@ def start_together(
         runs = [pool.submit(one, number) for number in range(len(methods))]
         for event in ready:
             event.wait()
+        for number in range(len(methods)):
+            send(groups.get(number), signal.SIGSTOP)
         for number, run in enumerate(runs):
             say(f"[{number + 1}/{len(methods)}] {methods[number].label}")
             unfinished = turns[number].with_suffix(".part")
             unfinished.write_text(json.dumps(expected))
             unfinished.rename(turns[number])
+            send(groups.get(number), signal.SIGCONT)
             yield run.result()
             turns[number].unlink()
+
+
+def send(group: int | None, number: signal.Signals) -> None:
+    """To a process group; nothing happens when it has ended."""
+    if group is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, number)
 
 
 def say(text: str) -> None:
