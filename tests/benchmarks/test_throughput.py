@@ -105,8 +105,36 @@ def test_the_table_is_printed_and_written_with_its_conditions(saved: Path, resul
     assert "ACTIVE" in (saved / "logs" / "dflash-k=4.log").read_text()
 
 
-def test_a_run_that_is_told_to_stop_ends_its_engine(saved: Path, tmp_path: Path, engine_env: dict[str, str]) -> None:
-    command = [sys.executable, str(SCRIPT), "--model", str(saved.parent / "target"), "--input-len", "4"]
+def test_engines_that_start_together_are_measured_one_at_a_time(
+    saved: Path, tmp_path: Path, engine_env: dict[str, str]
+) -> None:
+    drafts = {"method": "dflash", "model": str(saved.parent / "drafter"), "num_speculative_tokens": 4}
+    broken = drafts | {"model": str(tmp_path / "nowhere")}
+    done = subprocess.run(
+        [
+            sys.executable, str(SCRIPT), "--model", str(saved.parent / "target"), "--dtype", "float32",
+            "--speculative-config", json.dumps(broken), "--speculative-config", json.dumps(drafts), "--start-together",
+            "--concurrency", "1", "--num-prompts", "2", "--input-len", "5", "--output-len", "6", "--ignore-eos",
+            "--repeats", "1", "--engine-args", json.dumps(ENGINE_ARGS), "--save", str(tmp_path),
+        ],
+        env=engine_env, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    none, failed, drafted = json.loads((tmp_path / "results.json").read_text())["methods"]
+    assert "nowhere" in failed["error"]
+    assert (drafted["points"][0]["compared"], drafted["points"][0]["differences"]) == (True, [])
+    assert drafted["points"][0]["outputs_sha256"] == none["points"][0]["outputs_sha256"]
+    said = done.stdout.splitlines()
+    measured = [i for i, line in enumerate(said) if "tokens/s" in line and "at a time" in line]
+    assert max(i for i, line in enumerate(said) if "engine ready" in line) < min(measured)
+    assert len(measured) == 2
+
+
+@pytest.mark.parametrize("way", [[], ["--start-together"]], ids=["in turn", "together"])
+def test_a_run_that_is_told_to_stop_ends_its_engine(
+    way: list[str], saved: Path, tmp_path: Path, engine_env: dict[str, str]
+) -> None:
+    command = [sys.executable, str(SCRIPT), "--model", str(saved.parent / "target"), "--input-len", "4", *way]
     run = subprocess.Popen([*command, "--save", str(tmp_path)], env=engine_env, stdout=subprocess.PIPE, text=True)
     try:
         assert run.stdout is not None
@@ -137,7 +165,7 @@ def test_a_differing_token_is_shown_with_the_targets_logit_gap(
     """Expected outputs of which one token was changed: the worker finds it and by how much it trails."""
     job: dict[str, Any] = {
         "model": str(saved.parent / "target"), "dtype": "float32", "seed": 0, "temperature": 0.0,
-        "output_len": 8, "ignore_eos": True, "repeats": 1, "engine_args": ENGINE_ARGS,
+        "output_len": 8, "ignore_eos": True, "repeats": 1, "turn": None, "engine_args": ENGINE_ARGS,
         "speculative_config": {"method": "dflash", "model": str(saved.parent / "drafter"),
                                "num_speculative_tokens": 4},
         "result": str(tmp_path / "result.json"), "progress": str(tmp_path / "progress"),

@@ -133,18 +133,24 @@ def start_together(
         turn.unlink(missing_ok=True)
     with ThreadPoolExecutor(len(methods)) as pool:
         runs = [pool.submit(one, number) for number in range(len(methods))]
-        for event in ready:
-            event.wait()
-        for number in range(len(methods)):
-            send(groups.get(number), signal.SIGSTOP)
-        for number, run in enumerate(runs):
-            say(f"[{number + 1}/{len(methods)}] {methods[number].label}")
-            unfinished = turns[number].with_suffix(".part")
-            unfinished.write_text(json.dumps(expected))
-            unfinished.rename(turns[number])
-            send(groups.get(number), signal.SIGCONT)
-            yield run.result()
-            turns[number].unlink()
+        try:
+            for event in ready:
+                event.wait()
+            for number in range(len(methods)):
+                send(groups.get(number), signal.SIGSTOP)
+            for number, run in enumerate(runs):
+                say(f"[{number + 1}/{len(methods)}] {methods[number].label}")
+                unfinished = turns[number].with_suffix(".part")
+                unfinished.write_text(json.dumps(expected))
+                unfinished.rename(turns[number])
+                send(groups.get(number), signal.SIGCONT)
+                yield run.result()
+                turns[number].unlink()
+        except BaseException:
+            # The pool waits for its threads, and each of them for an engine whose turn will not come.
+            for group in groups.values():
+                send(group, signal.SIGKILL)
+            raise
 
 
 def send(group: int | None, number: signal.Signals) -> None:
