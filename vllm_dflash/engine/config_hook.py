@@ -13,7 +13,14 @@ from typing import Any
 from vllm.config.speculative import SpeculativeConfig
 from vllm.config.vllm import VllmConfig
 
-from vllm_dflash.checkpoint import DraftConfig, is_foreign_draft, load_draft_config
+from vllm_dflash.checkpoint import (
+    DraftConfig,
+    Rope,
+    TargetConfig,
+    is_foreign_draft,
+    load_draft_config,
+    load_target_config,
+)
 from vllm_dflash.engine import probe
 from vllm_dflash.engine.model_hook import ARCHITECTURE
 from vllm_dflash.engine.options import Options
@@ -24,25 +31,34 @@ _DECIDED_BY_LAYERS = ("causal", "use_swa", "swa_window_size", "layers", "layer_t
 
 
 @functools.lru_cache(maxsize=8)
-def draft_config(model: str, revision: str | None) -> DraftConfig:
-    """The drafter's DraftConfig, read once a process."""
-    return load_draft_config(model, revision=revision)
+def draft_config(model: str, revision: str | None, target: str, target_revision: str | None) -> DraftConfig:
+    """The drafter's DraftConfig, checked against its target, read once a process."""
+    return load_draft_config(model, target=target_config(target, target_revision), revision=revision)
+
+
+@functools.lru_cache(maxsize=8)
+def target_config(target: str, revision: str | None) -> TargetConfig | None:
+    """The target's raw config.json; None, with a line in the log, for a target that has none (a GGUF file, say)."""
+    try:
+        return load_target_config(target, revision=revision)
+    except UserError as problem:
+        logger.warning("vllm-dflash cannot check the drafter against the target's config: %s", problem)
+        return None
 
 
 def draft_config_of(vllm_config: VllmConfig) -> DraftConfig:
     """DraftConfig of the drafter that this engine is configured with."""
     assert vllm_config.speculative_config is not None
-    draft = vllm_config.speculative_config.draft_model_config
-    return draft_config(draft.model, draft.revision)
+    draft, target = vllm_config.speculative_config.draft_model_config, vllm_config.model_config
+    return draft_config(draft.model, draft.revision, target.model, target.revision)
 
 
 def check_target(config: DraftConfig, target: Any) -> None:
-    """Refuse a drafter that cannot belong to this target (vLLM ModelConfig), before any weight is read."""
-    layers, hidden, vocabulary = (
-        target.get_total_num_hidden_layers(),
-        target.get_hidden_size(),
-        target.get_vocab_size(),
-    )
+    """Refuse a drafter that cannot belong to this target (vLLM ModelConfig), before any weight is read.
+
+    load_draft_config has checked more where the target's config.json could be read.
+    """
+    layers, hidden = target.get_total_num_hidden_layers(), target.get_hidden_size()
     for tap in config.tap_layer_ids:
         if tap >= layers:
             raise UserError(
@@ -60,17 +76,33 @@ def check_target(config: DraftConfig, target: Any) -> None:
             needed=f"{hidden}, the target's hidden size",
             file=config.path,
         )
-    if not config.has_d2t and not config.own_lm_head and config.vocab_size != vocabulary:
+    if config.quantization is not None and list(config.tap_layer_ids) != sorted(config.tap_layer_ids):
         raise UserError(
-            f"the drafter borrows the head of {target.model}, whose vocabulary differs",
-            field="vocab_size",
-            found=config.vocab_size,
-            needed=f"{vocabulary}, the target's vocabulary",
+            "the taps of a quantised drafter must be in ascending order, the order in which vLLM concatenates them",
+            field=str(config.sources.get("tap_layer_ids", "tap_layer_ids")),
+            found=list(config.tap_layer_ids),
+            needed=str(sorted(config.tap_layer_ids)),
+            file=config.path,
+        )
+    if config.sample_from_anchor:
+        raise UserError(
+            "vLLM's DFlash samples from the mask rows only",
+            field=str(config.sources.get("sample_from_anchor", "sample_from_anchor")),
+            found=True,
+            needed="False",
             file=config.path,
         )
 
 
-def show_plain_drafter(hf_config: Any, config: DraftConfig) -> None:
+def rope_parameters(rope: Rope, head_dim: int) -> dict[str, Any]:
+    """One layer's rope as vLLM's `get_rope` takes it."""
+    return dict(rope.scaling or {"rope_type": "default"}) | {
+        "rope_theta": rope.theta,
+        "partial_rotary_factor": rope.rotary_dim / head_dim,
+    }
+
+
+def show_plain_drafter(hf_config: Any, config: DraftConfig, target_vocabulary: int) -> None:
     """Rewrite the draft's transformers config in place: what the layers decide is removed, the rest made exact."""
     for key in ("layer_types", "sliding_window", "is_causal", "max_window_layers"):
         setattr(hf_config, key, None)
@@ -80,7 +112,14 @@ def show_plain_drafter(hf_config: Any, config: DraftConfig) -> None:
         "mask_token_id": config.mask_token_id,
         "target_layer_ids": list(config.tap_layer_ids),
         "attention_sink_bias": config.attention_sinks,
+        "attention_value_scale": None if config.value_scale == 1.0 else config.value_scale,
     }
+    if not (config.has_d2t or config.own_lm_head or config.own_embed_tokens):
+        # Embedding and head are the target's, with its padding rows.
+        hf_config.vocab_size = hf_config.draft_vocab_size = target_vocabulary
+    hf_config.logit_scale = config.logit_scale
+    hf_config.rope_parameters = rope_parameters(config.layers[0].rope, config.head_dim)
+    hf_config.is_neox_style = config.layers[0].rope.is_neox_style
     # vLLM counts a tap by the layer that would read it: the output of layer i is "auxiliary state" i + 1.
     hf_config.eagle_aux_hidden_state_layer_ids = [tap + 1 for tap in config.tap_layer_ids]
     hf_config.architectures = [ARCHITECTURE]
@@ -99,7 +138,9 @@ def _before_speculative(spec: SpeculativeConfig) -> None:
         and spec.model
         and not is_foreign_draft(spec.model)
     ):
-        spec.num_speculative_tokens = draft_config(spec.model, spec.revision).max_draft_tokens
+        target = spec.target_model_config
+        config = draft_config(spec.model, spec.revision, target.model, target.revision)
+        spec.num_speculative_tokens = config.max_draft_tokens
 
 
 def _after_speculative(spec: SpeculativeConfig) -> None:
@@ -114,8 +155,9 @@ def _after_speculative(spec: SpeculativeConfig) -> None:
     if problem is not None:
         stand_aside(problem)
         return
-    config = draft_config(draft.model, draft.revision)
-    check_target(config, spec.target_model_config)
+    target = spec.target_model_config
+    config = draft_config(draft.model, draft.revision, target.model, target.revision)
+    check_target(config, target)
     if spec.num_speculative_tokens > config.max_draft_tokens:
         logger.warning(
             "num_speculative_tokens %d is more than the %d that %s was trained for (block_size %d)",
@@ -124,7 +166,7 @@ def _after_speculative(spec: SpeculativeConfig) -> None:
             config.path,
             config.block_size,
         )
-    show_plain_drafter(draft.hf_config, config)
+    show_plain_drafter(draft.hf_config, config, target.get_vocab_size())
     use_our_model(draft)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The draft model: vLLM's DFlash model whose layers follow DraftConfig."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -18,16 +18,14 @@ from vllm_dflash import __version__
 from vllm_dflash.checkpoint import DraftConfig, Rope
 from vllm_dflash.engine import probe
 from vllm_dflash.engine.attention import DraftAttention
-from vllm_dflash.engine.config_hook import draft_config_of
+from vllm_dflash.engine.config_hook import draft_config_of, rope_parameters
 from vllm_dflash.plugin import logger
 
 
-def rotary_embedding(rope: Rope, stock: Any, max_position: int, head_dim: int) -> Any:
+def rotary_embedding(rope: Rope, max_position: int, head_dim: int) -> Any:
     """vLLM's rotary embedding for one draft layer; equal parameters give the same (cached) module."""
-    parameters = dict(rope.scaling or {"rope_type": "default"})
-    parameters.setdefault("rope_type", parameters.pop("type", "default"))
-    parameters |= {"rope_theta": rope.theta, "partial_rotary_factor": rope.rotary_dim / head_dim}
-    return get_rope(head_dim, max_position, is_neox_style=stock.is_neox_style, rope_parameters=parameters)
+    parameters = rope_parameters(rope, head_dim)
+    return get_rope(head_dim, max_position, is_neox_style=rope.is_neox_style, rope_parameters=parameters)
 
 
 class DraftDecoderLayer(DFlashQwen3DecoderLayer):
@@ -57,13 +55,17 @@ class DraftDecoderLayer(DFlashQwen3DecoderLayer):
         )
         # One position past the served length for each block row, so that no row indexes past the table.
         longest = max(draft.max_position_embeddings, get_current_vllm_config().model_config.max_model_len)
-        attention.rotary_emb = rotary_embedding(
-            rule.rope, attention.rotary_emb, longest + draft.block_size, draft.head_dim
-        )
+        attention.rotary_emb = rotary_embedding(rule.rope, longest + draft.block_size, draft.head_dim)
 
 
 class DraftModel(DFlashQwen3Model):
     decoder_layer_cls = DraftDecoderLayer
+    embed_scale = 1.0
+
+    def embed_input_ids(self, input_ids: torch.Tensor) -> torch.Tensor:
+        """[N] -> [N, hidden], with the factor that the drafter was trained with (Gemma: sqrt(hidden))."""
+        embeddings = super().embed_input_ids(input_ids)
+        return embeddings if self.embed_scale == 1.0 else embeddings * self.embed_scale
 
     def _normalize_context_k(self, all_k: torch.Tensor) -> torch.Tensor:
         """Each layer's own K-norm on [layers, N, kv_heads, head_dim].
@@ -113,12 +115,27 @@ class DFlashDraftModel(DFlashQwen3ForCausalLM):
     def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
         super().__init__(vllm_config=vllm_config, prefix=prefix)
         self.draft_config = draft_config_of(vllm_config)
+        self.model.embed_scale = self.draft_config.embed_scale
+        self.logits_processor.soft_cap = self.draft_config.logit_softcap
         if get_tensor_model_parallel_rank() == 0:
             logger.info(active_line(self.draft_config, vllm_config, self.model.layers[0].self_attn.attn.kernels))
+
+    def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> Any:
+        """Checkpoint weights, with `fc`'s columns moved to vLLM's order of taps (ascending)."""
+        return super().load_weights(
+            (name, ascending_taps(weight, self.draft_config.tap_layer_ids) if name.endswith("fc.weight") else weight)
+            for name, weight in weights
+        )
 
     def get_draft_attn_causal(self) -> list[bool]:
         """What the engine builds metadata with: bidirectional for all; the layers apply their own rule."""
         return [False] * len(self.model.layers)
+
+
+def ascending_taps(fc: torch.Tensor, taps: Sequence[int]) -> torch.Tensor:
+    """[hidden, n_taps * target_hidden]: the columns of each tap, taps in ascending order."""
+    order = sorted(range(len(taps)), key=taps.__getitem__)
+    return torch.cat([fc.chunk(len(taps), dim=1)[i] for i in order], dim=1)
 
 
 def active_line(config: DraftConfig, vllm_config: VllmConfig, kernels: str) -> str:

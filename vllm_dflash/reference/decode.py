@@ -75,7 +75,7 @@ def draft(drafter: Drafter, target: Target, context: Context, anchor: int, k: in
     visible = drafter.visibility(positions, anchors, torch.arange(context.length, device=device)[None])
     embeddings = target.embed(block).to(drafter.fc.weight.dtype) * config.embed_scale
     hidden = drafter(embeddings, positions, context.key_values, visible)
-    return target.head(hidden[0, 1:])
+    return drafter.score(target.head(hidden[0, 1:]))
 
 
 @torch.inference_mode()

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import nn
+from transformers.activations import ACT2FN
 
 from vllm_dflash.checkpoint import DraftConfig
 from vllm_dflash.reference.attention import attention, visible_block, visible_context
@@ -36,7 +36,7 @@ class Attention(nn.Module):
 
     def __init__(self, config: DraftConfig, index: int) -> None:
         super().__init__()
-        self.rule = config.layers[index]
+        self.rule, self.value_scale = config.layers[index], config.value_scale
         self.heads, self.kv_heads, self.head_dim = (
             config.num_attention_heads,
             config.num_key_value_heads,
@@ -56,20 +56,19 @@ class Attention(nn.Module):
     def _heads(self, x: torch.Tensor, count: int) -> torch.Tensor:
         return x.unflatten(-1, (count, self.head_dim))
 
+    def _rotate(self, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        return rotate(x, positions, self.frequencies, self.rope_factor, self.rule.rope.is_neox_style)
+
     def key_value(self, x: torch.Tensor, positions: torch.Tensor) -> KeyValue:
         """x [B, N, hidden], positions [B, N] -> key, value [B, N, kv_heads, head_dim]; key normed and rotated."""
         key = self.k_norm(self._heads(self.k_proj(x), self.kv_heads))
-        return rotate(key, positions, self.frequencies, self.rope_factor), self._heads(self.v_proj(x), self.kv_heads)
+        value = self._heads(self.v_proj(x), self.kv_heads) * self.value_scale
+        return self._rotate(key, positions), value
 
     def forward(
         self, x: torch.Tensor, positions: torch.Tensor, context: KeyValue, visible: torch.Tensor
     ) -> torch.Tensor:
-        query = rotate(
-            self.q_norm(self._heads(self.q_proj(x), self.heads)),
-            positions,
-            self.frequencies,
-            self.rope_factor,
-        )
+        query = self._rotate(self.q_norm(self._heads(self.q_proj(x), self.heads)), positions)
         key, value = (torch.cat(pair, dim=1) for pair in zip(context, self.key_value(x, positions), strict=True))
         out = attention(query, key, value, visible, self.head_dim**-0.5, self.attention_sink_bias)
         return self.o_proj(out.flatten(-2))
@@ -81,9 +80,10 @@ class MLP(nn.Module):
         self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
         self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
         self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+        self.activation = ACT2FN[config.hidden_act]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        return self.down_proj(self.activation(self.gate_proj(x)) * self.up_proj(x))
 
 
 class Layer(nn.Module):
@@ -134,6 +134,12 @@ class Drafter(nn.Module):
             )
             for rule in self.config.layers
         ]
+
+    def score(self, logits: torch.Tensor) -> torch.Tensor:
+        """What the head says, with the drafter's own scale and soft cap: [..., vocabulary], same shape."""
+        logits = logits * self.config.logit_scale
+        cap = self.config.logit_softcap
+        return logits if cap is None else cap * torch.tanh(logits / cap)
 
     def forward(
         self,

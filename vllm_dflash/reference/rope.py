@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rotary position embedding of a draft layer (half-split layout, as Llama and Qwen use it)."""
+"""Rotary position embedding of a draft layer."""
 
 from types import SimpleNamespace
 
@@ -29,11 +29,14 @@ def inverse_frequencies(rope: Rope, max_position_embeddings: int) -> tuple[torch
     return ROPE_INIT_FUNCTIONS[kind](config, device="cpu")
 
 
-def rotate(x: torch.Tensor, positions: torch.Tensor, frequencies: torch.Tensor, factor: float) -> torch.Tensor:
+def rotate(
+    x: torch.Tensor, positions: torch.Tensor, frequencies: torch.Tensor, factor: float, neox: bool = True
+) -> torch.Tensor:
     """Rotate the leading dimensions of each head.
 
     Args:
         x: [..., N, H, D]; positions: [..., N]; frequencies: [rotary_dim / 2] float32.
+        neox: dimensions i and i + rotary_dim / 2 turn together (Llama, Qwen); else neighbours 2i and 2i + 1.
 
     Returns:
         Same shape and dtype as x; the arithmetic is float32.
@@ -41,6 +44,7 @@ def rotate(x: torch.Tensor, positions: torch.Tensor, frequencies: torch.Tensor, 
     angles = positions[..., None].float() * frequencies.to(x.device)
     cos, sin = (angles.cos() * factor)[..., None, :], (angles.sin() * factor)[..., None, :]
     half = frequencies.shape[0]
-    first, second, rest = x[..., :half].float(), x[..., half : 2 * half].float(), x[..., 2 * half :]
-    turned = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
-    return torch.cat([turned.to(x.dtype), rest], dim=-1)
+    turning, rest = x[..., : 2 * half].float(), x[..., 2 * half :]
+    first, second = turning.unflatten(-1, (2, half) if neox else (half, 2)).unbind(-2 if neox else -1)
+    turned = torch.stack([first * cos - second * sin, second * cos + first * sin], dim=-2 if neox else -1)
+    return torch.cat([turned.flatten(-2).to(x.dtype), rest], dim=-1)
