@@ -107,10 +107,15 @@ class Environment:
                 command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                 stdin=subprocess.DEVNULL, env=variables, cwd=ROOT, start_new_session=True,
             )  # fmt: skip
-            # The whole session: a grandchild that lives on would hold the pipe open.
-            timer = threading.Timer(limit_s, os.killpg, [child.pid, signal.SIGKILL])
+            too_long = threading.Event()
+
+            def stop() -> None:
+                too_long.set()
+                # The whole session: a grandchild that lives on would hold the pipe open.
+                os.killpg(child.pid, signal.SIGKILL)
+
+            timer = threading.Timer(limit_s, stop)
             timer.start()
-            began = time.monotonic()
             assert child.stdout is not None
             try:
                 for line in child.stdout:
@@ -129,8 +134,7 @@ class Environment:
         if sys.stdout.isatty():
             print("\r\x1b[K", end="", flush=True)
         if code != 0:
-            slow = time.monotonic() - began >= limit_s
-            reason = f"stopped after {limit_s} s" if slow else (errors[-1] if errors else last)
+            reason = f"stopped after {limit_s} s" if too_long.is_set() else (errors[-1] if errors else last)
             raise SetupFailed(f"{failure}: {reason} (log: {self.log})")
 
 
