@@ -72,6 +72,7 @@ def drafter(
     target_layers: int = 4,
     seed: int = 1,
     positions: int = 512,
+    sinks: bool = False,
 ) -> Path:
     """A random drafter in native format. The same seed gives the same weights whatever the layer kinds."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -92,6 +93,7 @@ def drafter(
         max_position_embeddings=positions,
         dtype="float32",
     )
+    config["dflash_config"]["attention_sink_bias"] = sinks
     (folder / "config.json").write_text(json.dumps(config, indent=2))
     generator = torch.Generator().manual_seed(seed)
     shapes = {name: w.shape for name, w in Drafter(load_draft_config(folder)).state_dict().items()}
