@@ -44,8 +44,15 @@ def register() -> None:
     if reason is not None:
         stand_aside(reason)
         return
-    from vllm_dflash.engine import config_hook, model_hook
+    from vllm_dflash.engine import config_hook, model_hook, probe
 
     config_hook.install()
     model_hook.install()
+    problem = probe.first_problem(probe.WATCH_NEEDS)
+    if problem is None:
+        from vllm_dflash.engine import watch_hook
+
+        watch_hook.install()
+    else:
+        logger.warning("vllm-dflash %s: no acceptance warning and no gauges: %s", __version__, problem)
     _installed = True

@@ -36,7 +36,7 @@ def record_drafts(drafts: list[list[list[int]]]) -> None:
 def metrics(llm: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for metric in llm.get_metrics():
-        if metric.name.startswith(("vllm:spec_decode", "vllm:prefix_cache", "vllm:num_preemptions")):
+        if metric.name.startswith(("vllm:spec_decode", "vllm:dflash", "vllm:prefix_cache", "vllm:num_preemptions")):
             found[metric.name.removeprefix("vllm:")] = getattr(metric, "values", None) or getattr(metric, "value", None)
     return found
 

@@ -15,9 +15,13 @@ class Options:
     """What a user may set under `additional_config["dflash"]`.
 
     kernels: which draft attention runs. "auto" takes what fits the device; "torch" and "flash_attn" insist.
+    warn_below: acceptance rate of draft position 1 under which a warning names the likely cause (0: never).
+    warn_after: drafts to see before judging.
     """
 
     kernels: str = "auto"
+    warn_below: float = 0.15
+    warn_after: int = 500
 
     @classmethod
     def parse(cls, additional_config: Any) -> "Options":
@@ -31,6 +35,14 @@ class Options:
             if key not in known:
                 raise UserError("unknown dflash option", field=place, found=key, needed=f"one of {', '.join(known)}")
         options = cls(**given)
+        if not _is_number(options.warn_below) or not 0 <= options.warn_below < 1:
+            raise UserError(
+                "not a rate", field=f"{place}.warn_below", found=options.warn_below, needed="from 0 to less than 1"
+            )
+        if not isinstance(options.warn_after, int) or isinstance(options.warn_after, bool) or options.warn_after < 1:
+            raise UserError(
+                "not a count of drafts", field=f"{place}.warn_after", found=options.warn_after, needed="1 or more"
+            )
         if options.kernels not in KERNELS:
             raise UserError(
                 "unknown kernels",
@@ -39,3 +51,7 @@ class Options:
                 needed=f"one of {', '.join(KERNELS)}",
             )
         return options
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

