@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The target with its weights and tokenizer, of any family that transformers loads as a causal LM."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from vllm_dflash.checkpoint import TargetConfig, load_target_config
+from vllm_dflash.checkpoint.location import locate
+from vllm_dflash.errors import UserError
+
+
+@dataclass
+class LoadedTarget:
+    """model: without gradients, on its device; eos: ids that end an answer."""
+
+    config: TargetConfig
+    model: Any
+    tokenizer: Any
+    eos: tuple[int, ...]
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.get_input_embeddings().weight.device
+
+
+def load_target(path: str | Path, device: torch.device) -> LoadedTarget:
+    """Weights in bfloat16 on a GPU, float32 on a CPU.
+
+    Raises UserError when the folder has no config, no weights or no tokenizer, or transformers cannot load it.
+    """
+    config = load_target_config(path)
+    folder = locate(path)
+    if not list(folder.glob("*.safetensors")):
+        raise UserError("the target's weights are not here", needed="its *.safetensors, downloaded", file=folder)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa")
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+        reason = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
+        raise UserError(f"transformers cannot load the target: {reason}", file=folder) from None
+    model = model.to(device).eval().requires_grad_(False)
+    return LoadedTarget(config, model, tokenizer, _eos(model, tokenizer))
+
+
+def _eos(model: Any, tokenizer: Any) -> tuple[int, ...]:
+    ids = getattr(model.generation_config, "eos_token_id", None)
+    found = [ids] if isinstance(ids, int) else list(ids or [])
+    if tokenizer.eos_token_id is not None:
+        found.append(tokenizer.eos_token_id)
+    return tuple(sorted(set(found)))

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Log-likelihood of the target's own tokens under a drafter, read one way or another."""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import torch
+
+from vllm_dflash.checkpoint import DraftConfig
+from vllm_dflash.fit.draft_weights import DraftWeights
+from vllm_dflash.fit.reading import Reading, reread
+from vllm_dflash.fit.samples import Samples
+from vllm_dflash.train.dflash import block_rows
+
+GROUPS = 8
+CONTENDERS = 8192
+FLOOR = -15.0  # nats; one absurd row must not outweigh hundreds
+PROJECTION_BYTES = 3 * 2**29
+
+
+@dataclass
+class Group:
+    """Some sequences side by side. tokens int64 [B, S]; anchors int64 [B, N], distinct; lengths int64 [B].
+
+    An anchor at or past its sequence's length fills up the row and counts for nothing.
+    """
+
+    members: list[int]
+    tokens: torch.Tensor
+    anchors: torch.Tensor
+    lengths: torch.Tensor
+
+
+class Scorer:
+    """Scores readings on samples; the samples are dealt to at most GROUPS groups, so that parts can be scored.
+
+    Vocabularies larger than CONTENDERS are thinned to that many rows, all answer tokens among them: the likelihood is
+    then that of the token among the rows that are left.
+    """
+
+    def __init__(self, config: DraftConfig, weights: DraftWeights, samples: Samples, anchors: int) -> None:
+        self.drafter, self.weights, self.samples, self.config = weights.drafter, weights, samples, config
+        self.device = weights.drafter.norm.weight.device
+        self.anchors = anchors
+        count = min(GROUPS, len(samples))
+        self.groups = [self._group(list(range(i, len(samples), count))) for i in range(count)]
+        self.rows = _contenders(weights, samples)
+        self.head = weights.head[self.rows]
+        self.place = torch.full((weights.vocabulary,), -1, device=self.device)
+        self.place[weights.token_of_row[self.rows]] = torch.arange(len(self.rows), device=self.device)
+        self._projected: OrderedDict[tuple[int, int, int], torch.Tensor] = OrderedDict()
+        self._room = PROJECTION_BYTES
+        self._fused: dict[int, tuple[tuple[int, ...], torch.Tensor]] = {}
+
+    def _group(self, members: list[int]) -> Group:
+        tokens = torch.nn.utils.rnn.pad_sequence([self.samples.tokens[i] for i in members], batch_first=True)
+        lengths = torch.tensor([len(self.samples.tokens[i]) for i in members])
+        firsts = torch.tensor([self.samples.prompt_lengths[i] - 1 for i in members])
+        share = torch.linspace(0, 1, self.anchors)
+        anchors = (firsts[:, None] + share * (lengths - 2 - firsts)[:, None]).round().long()
+        twice = torch.zeros_like(anchors, dtype=torch.bool)
+        twice[:, 1:] = anchors[:, 1:] == anchors[:, :-1]
+        anchors = torch.where(twice, lengths[:, None] + torch.arange(self.anchors), anchors)
+        return Group(members, tokens.to(self.device), anchors.to(self.device), lengths.to(self.device))
+
+    @torch.no_grad()
+    def score(self, reading: Reading, index: int) -> torch.Tensor:
+        """Mean log-likelihood in nats of each draft position, over the anchors of each sequence of a group.
+
+        Returns:
+            float32 [B, draft_tokens], on the CPU; NaN where a sequence has no such position.
+        """
+        group = self.groups[index]
+        reread(self.drafter, reading)
+        hidden = self.hidden(reading, group, group.anchors, self._context(reading.tap_layer_ids, index))
+        first = 0 if reading.sample_from_anchor else 1
+        hidden = hidden[:, :, first:]
+        ahead = group.anchors[..., None] + torch.arange(1, reading.draft_tokens + 1, device=self.device)
+        inside = ahead < group.lengths[:, None, None]
+        labels = group.tokens.gather(1, ahead.clamp(max=group.tokens.shape[1] - 1).flatten(1)).view(ahead.shape)
+        labels = self.place[labels]
+        inside &= labels >= 0
+        log_p = self.weights.shape_logits(hidden[inside] @ self.head.T).log_softmax(-1)
+        table = torch.full(ahead.shape, float("nan"), device=self.device)
+        table[inside] = log_p.gather(1, labels[inside][:, None])[:, 0].clamp(min=FLOOR)
+        return table.nanmean(1).cpu()
+
+    def hidden(self, reading: Reading, group: Group, anchors: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
+        """Normed hidden states of all rows, [B, N, block, hidden]; the drafter already follows `reading`.
+
+        Args:
+            anchors: [B, N] positions; features: [B, S, hidden], fused context features.
+        """
+        place = torch.arange(features.shape[1], device=self.device).expand(features.shape[:2])
+        positions, anchor_of = block_rows(anchors, reading.block_size)
+        visible = self.drafter.visibility(positions, anchor_of, place)
+        embeddings = self.weights.mask_vector(reading.mask_token_id).expand(*anchors.shape, reading.block_size, -1)
+        embeddings = embeddings.clone()
+        embeddings[:, :, 0] = self.weights.embed(group.tokens.gather(1, anchors.clamp(max=group.tokens.shape[1] - 1)))
+        context = self.drafter.context_key_value(features, place)
+        out = self.drafter(embeddings.flatten(1, 2), positions, context, visible)
+        return out.unflatten(1, (anchors.shape[1], reading.block_size))
+
+    def _context(self, taps: tuple[int, ...], index: int) -> torch.Tensor:
+        known = self._fused.get(index)
+        if known is None or known[0] != taps:
+            total = sum(self._project(slot, layer, index) for slot, layer in enumerate(taps))
+            assert isinstance(total, torch.Tensor)
+            known = self._fused[index] = (taps, self.drafter.hidden_norm(total))
+        return known[1]
+
+    def _project(self, slot: int, layer: int, index: int) -> torch.Tensor:
+        """What one tap adds to `fc`'s output: its own columns times the layer's features, [B, S, hidden]."""
+        key = (slot, layer, index)
+        if key in self._projected:
+            self._projected.move_to_end(key)
+            return self._projected[key]
+        width = self.config.target_hidden_size
+        columns = self.drafter.fc.weight[:, slot * width : (slot + 1) * width]
+        part = [self.samples.features[i][layer] for i in self.groups[index].members]
+        stacked = torch.nn.utils.rnn.pad_sequence(part, batch_first=True).to(columns.dtype)
+        out = self._projected[key] = stacked @ columns.T
+        self._room -= out.nbytes
+        while self._room < 0 and len(self._projected) > 1:
+            self._room += self._projected.popitem(last=False)[1].nbytes
+        return out
+
+
+def _contenders(weights: DraftWeights, samples: Samples) -> torch.Tensor:
+    """Rows of the head that are scored."""
+    rows = weights.head.shape[0]
+    if rows <= CONTENDERS:
+        return torch.arange(rows, device=weights.head.device)
+    answered = torch.cat([t[n:] for t, n in zip(samples.tokens, samples.prompt_lengths, strict=True)]).unique()
+    used = weights.row_of_token[answered.to(weights.head.device)]
+    spread = torch.arange(0, rows, rows // CONTENDERS + 1, device=weights.head.device)
+    return torch.cat([used[used >= 0], spread]).unique()

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From weights to a checkpoint with a config: facts, samples, search, verdicts, files."""
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from vllm_dflash.checkpoint import DraftConfig, Tensors, load_target_config, read_tensors
+from vllm_dflash.checkpoint.json_file import read_json_object
+from vllm_dflash.checkpoint.location import locate
+from vllm_dflash.errors import UserError
+from vllm_dflash.fit.draft_weights import load_draft_weights
+from vllm_dflash.fit.loaded_target import LoadedTarget, load_target
+from vllm_dflash.fit.mask_candidates import mask_candidates
+from vllm_dflash.fit.reading import Reading
+from vllm_dflash.fit.samples import Samples, answer_prompts, encode_prompts, read_prompts, trace
+from vllm_dflash.fit.score import Scorer
+from vllm_dflash.recover.block_size import find_block_size
+from vllm_dflash.recover.candidates import Space, candidate_ropes
+from vllm_dflash.recover.facts import read_facts
+from vllm_dflash.recover.known import read_known
+from vllm_dflash.recover.memo import Memo, check_identity
+from vllm_dflash.recover.search import per_sequence, search
+from vllm_dflash.recover.verdict import Verdict, judge_all
+from vllm_dflash.recover.write import NOTE_KEY, config_values, note, read_as, write_checkpoint
+from vllm_dflash.train.target_model import pick_device
+
+
+@dataclass(frozen=True)
+class Options:
+    """samples: prompts answered; answer_tokens: most tokens of each; anchors: blocks drafted in each answer."""
+
+    drafter: str | Path
+    target: str | Path
+    out: Path
+    prompts: Path | None = None
+    samples: int = 48
+    answer_tokens: int = 256
+    anchors: int = 16
+    ignore_config: bool = False
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        for name, least in (("samples", 2), ("answer_tokens", 8), ("anchors", 1)):
+            if getattr(self, name) < least:
+                flag = f"--{name.replace('_', '-')}"
+                raise UserError("bad option", field=flag, found=getattr(self, name), needed=f"at least {least}")
+
+
+@dataclass(frozen=True)
+class Recovered:
+    config: DraftConfig
+    verdicts: tuple[Verdict, ...]
+    computed: int
+    """readings scored in this run, one a group of samples; the others came from the state of an earlier one"""
+
+
+def recover(options: Options) -> Recovered:
+    """Write OUT/config.json beside the drafter's weights.
+
+    Raises UserError for bad input, before the target is loaded where that is possible.
+    """
+    source = locate(options.drafter)
+    if options.out.resolve() == source.resolve():
+        raise UserError("the result needs a folder of its own", field="--out", found=str(options.out))
+    target_config = load_target_config(options.target)
+    tensors = read_tensors(source)
+    facts = read_facts(tensors, target_config, source)
+    partial = _partial(source, options.ignore_config)
+    known = read_known(partial, source / "config.json", facts.layers, facts.head_dim)
+    device = pick_device(options.device)
+    state = options.out / "state"
+    identity = _identity(options, source, tensors, partial)
+    try:
+        check_identity(state, identity)
+    except OSError as error:
+        raise UserError(f"cannot write there ({error.strerror})", field="--out", found=str(options.out)) from None
+    target = load_target(options.target, device)
+    samples = _samples(options, target, state / "answers.json")
+    space = Space(
+        known,
+        target_config.num_hidden_layers,
+        facts.taps,
+        facts.layers,
+        mask_candidates(target),
+        candidate_ropes(known, target_config, facts.head_dim),
+        samples.longest_context,
+    )
+    start = space.start()
+    base = read_as(config_values(start, facts, target_config, partial), source, tensors, target_config)
+    memo = Memo(state, identity, Scorer(base, load_draft_weights(base, target), samples, options.anchors))
+    reading, verdicts = _decide(memo, space)
+    about = {
+        "sequences": len(samples),
+        "tokens": sum(map(len, samples.tokens)),
+        "longest_context": samples.longest_context,
+        "anchors_a_sequence": options.anchors,
+    }
+    score = float(per_sequence(memo, reading, memo.groups, reading.draft_tokens).nanmean())
+    values = config_values(reading, facts, target_config, partial)
+    values[NOTE_KEY] = note(verdicts, facts, about, round(score, 4))
+    config = write_checkpoint(options.out, source, values, target_config, reading)
+    return Recovered(config, tuple(verdicts), memo.computed)
+
+
+def _decide(memo: Memo, space: Space) -> tuple[Reading, list[Verdict]]:
+    def block_size(reading: Reading, quick: bool) -> Reading:
+        if space.known.block_size is not None:
+            return reading
+        return replace(reading, block_size=find_block_size(memo, reading, quick).size)
+
+    with tqdm(desc="search", unit="contest") as bar:
+
+        def tick(field: str, round_: int) -> None:
+            bar.set_postfix_str(f"round {round_ + 1}, {field}, {memo.computed} scores")
+            bar.update()
+
+        reading, rankings = search(memo, space, block_size, tick)
+    block = None if space.known.block_size is not None else find_block_size(memo, reading)
+    return reading, judge_all(space, reading, rankings, block)
+
+
+def _partial(source: Path, ignore: bool) -> dict[str, Any]:
+    file = source / "config.json"
+    return {} if ignore or not file.exists() else read_json_object(file)
+
+
+def _samples(options: Options, target: LoadedTarget, file: Path) -> Samples:
+    """Answers are kept in `file`; features are made again, which takes less time than reading them would."""
+    prompts = encode_prompts(read_prompts(options.samples, options.prompts), target, options.answer_tokens)
+    answers = None
+    if file.is_file():
+        stored = json.loads(file.read_text())
+        answers = stored["answers"] if stored["prompts"] == prompts else None
+    if answers is None:
+        answers = answer_prompts(target, prompts, options.answer_tokens)
+        partial = file.with_suffix(".partial")
+        partial.write_text(json.dumps({"prompts": prompts, "answers": answers}))
+        partial.replace(file)
+    return trace(target, prompts, answers)
+
+
+def _identity(options: Options, source: Path, tensors: Tensors, partial: dict[str, Any]) -> dict[str, Any]:
+    """What must be the same for stored scores to count."""
+    digest = hashlib.sha256()
+    for name in sorted({info.file for info in tensors.infos.values()}):
+        with open(source / name, "rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    prompts = "builtin" if options.prompts is None else hashlib.sha256(options.prompts.read_bytes()).hexdigest()[:16]
+    return {
+        "drafter": digest.hexdigest()[:16],
+        "target": Path(str(options.target)).name,
+        "prompts": prompts,
+        "config": hashlib.sha256(json.dumps(partial, sort_keys=True).encode()).hexdigest()[:16],
+        **{name: getattr(options, name) for name in ("samples", "answer_tokens", "anchors")},
+    }

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is said about each field in the end: its value, who gave it, by what margin, and what it could be instead."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from vllm_dflash.fit.reading import Reading
+from vllm_dflash.recover.block_size import BlockEvidence
+from vllm_dflash.recover.candidates import Space
+from vllm_dflash.recover.search import Ranked
+
+HARMLESS = 0.002  # nats a row: candidates this close draft alike
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """origin: "tensors", "config", "target", "search" or "habit" (undecided, the usual value of those left).
+
+    margin and error: nats a row that the best other value is behind, and its standard error; None if not searched.
+    others: values that are not excluded. ranking: (value, nats behind the best, standard error), best first.
+    """
+
+    name: str
+    value: Any
+    origin: str
+    margin: float | None = None
+    error: float | None = None
+    runner_up: Any = None
+    others: tuple[Any, ...] = ()
+    note: str = ""
+    ranking: tuple[tuple[Any, float, float], ...] = field(default=(), repr=False)
+
+    @property
+    def decided(self) -> bool:
+        return self.origin != "habit"
+
+
+def judge(name: str, ranked: Sequence[Ranked], chosen: Reading, value: Callable[[Reading], Any]) -> Verdict:
+    """From a field's last ranking; candidates are grouped by `value`, the best of a group stands for it."""
+    best: dict[str, Ranked] = {}
+    for one in ranked:
+        best.setdefault(repr(value(one.reading)), one)
+    mine = value(chosen)
+    others = [one for key, one in best.items() if key != repr(mine)]
+    if not others:
+        return Verdict(name, mine, "search")
+    open_ones = tuple(value(one.reading) for one in others if not one.excluded)
+    nearest = max(others, key=lambda one: one.behind)
+    ranking = tuple((value(one.reading), round(one.behind, 5), round(one.error, 5)) for one in best.values())
+    own = best.get(repr(mine))
+    lead = (own.behind if own else 0.0) - nearest.behind
+    note = ""
+    if open_ones and all(abs(one.behind) < HARMLESS for one in others if not one.excluded):
+        note = "those left draft alike"
+    return Verdict(
+        name, mine, "habit" if open_ones else "search", round(lead, 5), round(nearest.error, 5),
+        value(nearest.reading), open_ones, note, ranking,
+    )  # fmt: skip
+
+
+def _tap(slot: int, reading: Reading) -> int:
+    return reading.tap_layer_ids[slot]
+
+
+def _part(layer: int, part: str, reading: Reading) -> Any:
+    return getattr(reading.layers[layer], part)
+
+
+def judge_all(
+    space: Space, reading: Reading, rankings: dict[str, list[Ranked]], block: BlockEvidence | None
+) -> list[Verdict]:
+    """A verdict for every field of `Reading`, taps slot by slot, window and causality layer by layer."""
+    known, found = space.known, []
+
+    def settled(name: str, value: Any, known_value: Any, origin: str = "tensors") -> None:
+        found.append(Verdict(name, value, "config" if known_value is not None else origin))
+
+    for slot, tap in enumerate(reading.tap_layer_ids):
+        name = f"tap_layer_ids.{slot}"
+        if name in rankings:
+            found.append(judge(name, rankings[name], reading, partial(_tap, slot)))
+        else:
+            settled(name, tap, known.tap_layer_ids)
+    if "mask_token_id" in rankings:
+        found.append(judge("mask_token_id", rankings["mask_token_id"], reading, lambda r: r.mask_token_id))
+    else:
+        settled("mask_token_id", reading.mask_token_id, known.mask_token_id)
+    for i, layer in enumerate(reading.layers):
+        ranked = rankings.get(f"layers.{i}")
+        for part, given in (("window", known.windows), ("causal", known.causal)):
+            name = f"layers.{i}.{part}"
+            if ranked is None or given is not None:
+                settled(name, getattr(layer, part), given)
+            else:
+                verdict = judge(name, ranked, reading, partial(_part, i, part))
+                found.append(_limited(verdict, space) if part == "window" else verdict)
+    theta = reading.layers[0].rope.theta
+    if "rope" in rankings:
+        found.append(judge("rope_theta", rankings["rope"], reading, lambda r: r.layers[0].rope.theta))
+    else:
+        settled("rope_theta", theta, known.rope)
+    if "sample_from_anchor" in rankings:
+        ranked = rankings["sample_from_anchor"]
+        found.append(judge("sample_from_anchor", ranked, reading, lambda r: r.sample_from_anchor))
+    else:
+        settled("sample_from_anchor", reading.sample_from_anchor, known.sample_from_anchor)
+    found.append(_block(reading, block))
+    return found
+
+
+def _limited(verdict: Verdict, space: Space) -> Verdict:
+    """No window up to the longest context is better than none: a longer one would look the same."""
+    if verdict.value is not None:
+        return verdict
+    note = f"none, or longer than the {space.context} positions of these samples"
+    return Verdict(
+        verdict.name, None, verdict.origin, verdict.margin, verdict.error, verdict.runner_up, verdict.others, note,
+        verdict.ranking,
+    )  # fmt: skip
+
+
+def _block(reading: Reading, block: BlockEvidence | None) -> Verdict:
+    """By the first positions; among those left, by the step past the block."""
+    if block is None:
+        return Verdict("block_size", reading.block_size, "config")
+    first = judge("block_size", block.ranked, reading, lambda r: r.block_size)
+    steps = sorted(block.steps.items(), key=lambda item: -item[1][0])
+    note = "fall past the block in excess of its neighbours': " + ", ".join(
+        f"{size} {excess:+.3f}±{error:.3f}" for size, (excess, error) in steps[:4]
+    )
+    left = () if block.decided else tuple(size for size in block.left if size != reading.block_size)
+    origin = "search" if block.decided else "habit"
+    return replace(first, origin=origin, others=left, note=note)
