@@ -64,6 +64,12 @@ def test_equal_and_differing_outputs_are_told_apart() -> None:
     assert "2 of 3 outputs changed between its own repeats" in said
 
 
+def test_a_busy_machine_is_said() -> None:
+    busy = notes(results=[{"label": "x", "points": [{**POINT, "other_load": 0.43}]}])
+    assert "x, 1 running: other processes took 43% of the machine's CPU time" in busy
+    assert "other processes" not in notes(results=[{"label": "x", "points": [{**POINT, "other_load": 0.01}]}])
+
+
 def test_the_largest_gap_comes_first() -> None:
     gaps = [0.0, -2.5, None, 0.25]
     differences = [{"prompt": i, "position": 3, "expected": 5, "found": 6, "gap": gap} for i, gap in enumerate(gaps)]

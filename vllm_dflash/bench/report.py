@@ -9,6 +9,7 @@ from vllm_dflash.bench.rows import Row, Spread
 
 SHOWN_DIFFERENCES = 6
 FEW_RUNNING = 0.95
+MUCH_OTHER_LOAD = 0.05
 REASON_LENGTH = 240
 HEADINGS = (
     "running",
@@ -75,6 +76,9 @@ def _output_notes(label: str, point: Mapping[str, Any], token_text: Callable[[in
     where = f"{label}, {point['concurrency']} running"
     total = len(point["outputs"])
     said = []
+    if (point.get("other_load") or 0) > MUCH_OTHER_LOAD:
+        said.append(f"{where}: other processes took {point['other_load']:.0%} of the machine's CPU time while this was "
+                    "measured; its times say little")
     if point["unstable"]:
         said.append(f"{where}: {point['unstable']} of {total} outputs changed between its own repeats")
     found = sorted(point["differences"], key=lambda d: -abs(d["gap"] or 0.0))

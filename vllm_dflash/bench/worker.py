@@ -5,6 +5,7 @@ The job names its result file; the engine's log goes to stdout and stderr.
 """
 
 import json
+import os
 import sys
 import time
 import traceback
@@ -16,6 +17,7 @@ from typing import Any
 from vllm_dflash.bench.acceptance import length_by_category, read
 from vllm_dflash.bench.divergence import add_gaps, differences
 from vllm_dflash.bench.driver import Pass, run_pass
+from vllm_dflash.bench.machine import OtherLoad
 
 WARM_UP_TOKENS = 24
 READY = "engine ready"
@@ -101,11 +103,14 @@ def measure_point(llm: Any, job: dict[str, Any], point: dict[str, Any], say: "Pr
     run_pass(llm.llm_engine, prompts[: 2 * concurrency], sampled(WARM_UP_TOKENS), concurrency)
     before = read(llm.get_metrics())
     passes: list[Pass] = []
+    others = OtherLoad()
     for repeat in range(job["repeats"]):
         llm.reset_prefix_cache()
         done = run_pass(llm.llm_engine, prompts, sampled(job["output_len"]), concurrency)
         passes.append(done)
         say(f"{concurrency} at a time, run {repeat + 1}: {done.tokens / done.wall_s:.1f} tokens/s")
+    # An engine in a process of its own would count as another's load, and so would a GPU's host threads.
+    in_process = os.environ.get("VLLM_ENABLE_V1_MULTIPROCESSING") == "0"
     counted = read(llm.get_metrics()).since(before)
     first = passes[0]
     return {
@@ -114,6 +119,7 @@ def measure_point(llm: Any, job: dict[str, Any], point: dict[str, Any], say: "Pr
         "outputs": first.outputs,
         "unstable": sum(any(p.outputs[i] != ids for p in passes[1:]) for i, ids in enumerate(first.outputs)),
         "counters": asdict(counted),
+        "other_load": others.share() if in_process else None,
         "acceptance_by_category": length_by_category(first.accepted, point["categories"]),
     }
 
