@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everything that can be said about a drafter without loading weights."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -12,6 +12,7 @@ from vllm_dflash.checkpoint.finding import Finding
 from vllm_dflash.checkpoint.load import load_draft_config, read_draft_json
 from vllm_dflash.checkpoint.target_config import TargetConfig, load_target_config
 from vllm_dflash.doctor.compare import Difference, differences, stock_findings
+from vllm_dflash.doctor.probe_result import Probe
 from vllm_dflash.doctor.stock import KNOWN_VERSIONS, StockView, stock_view
 from vllm_dflash.errors import UserError
 
@@ -25,6 +26,7 @@ class Examination:
     stock: StockView
     differences: tuple[Difference, ...]
     findings: tuple[Finding, ...]
+    probe: Probe | None = None
 
     @property
     def exit_status(self) -> int:
@@ -50,7 +52,7 @@ def examine(
     findings += _anchor(config) + _verifier(values, target)
     if target_config is None:
         findings.append(_no_target())
-    return Examination(config, target_config, stock, tuple(differences(config, stock)), _by_level(findings))
+    return Examination(config, target_config, stock, tuple(differences(config, stock)), by_level(findings))
 
 
 def choose_version(asked: str) -> tuple[str, list[Finding]]:
@@ -122,6 +124,6 @@ def _verifier(values: Mapping[str, Any], target: str | Path | None) -> list[Find
     return [Finding("NOTE", "target", cause, evidence, remedy)]
 
 
-def _by_level(findings: list[Finding]) -> tuple[Finding, ...]:
+def by_level(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     order = ("ERROR", "WARNING", "NOTE")
     return tuple(sorted(findings, key=lambda finding: order.index(finding.level)))

@@ -44,6 +44,7 @@ def as_dict(examination: Examination) -> dict[str, Any]:
             "v1_refusal": stock.v1_refusal or None,
             "differences": [one._asdict() for one in examination.differences],
         },
+        "probe": None if examination.probe is None else examination.probe.as_dict(),
         "findings": [finding.as_dict() for finding in examination.findings],
     }
 
@@ -93,6 +94,9 @@ def _lines(examination: Examination) -> Iterator[str]:
     yield ""
     yield from _stock_lines(examination)
     yield ""
+    if examination.probe is not None:
+        yield from examination.probe.lines()
+        yield ""
     yield from _finding_lines(examination)
 
 

@@ -2,6 +2,7 @@
 """Log-likelihood of the target's own tokens under a drafter, read one way or another."""
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +11,7 @@ from vllm_dflash.checkpoint import DraftConfig
 from vllm_dflash.fit.draft_weights import DraftWeights
 from vllm_dflash.fit.reading import Reading, reread
 from vllm_dflash.fit.samples import Samples
+from vllm_dflash.reference.drafter import KeyValue
 from vllm_dflash.train.dflash import block_rows
 
 GROUPS = 8
@@ -43,7 +45,7 @@ class Scorer:
         self.device = weights.drafter.norm.weight.device
         self.anchors = anchors
         count = min(GROUPS, len(samples))
-        self.groups = [self._group(list(range(i, len(samples), count))) for i in range(count)]
+        self.parts = [self._group(list(range(i, len(samples), count))) for i in range(count)]
         self.rows = _contenders(weights, samples)
         self.head = weights.head[self.rows]
         self.place = torch.full((weights.vocabulary,), -1, device=self.device)
@@ -63,21 +65,24 @@ class Scorer:
         anchors = torch.where(twice, lengths[:, None] + torch.arange(self.anchors), anchors)
         return Group(members, tokens.to(self.device), anchors.to(self.device), lengths.to(self.device))
 
+    @property
+    def groups(self) -> int:
+        return len(self.parts)
+
     @torch.no_grad()
-    def score(self, reading: Reading, index: int) -> torch.Tensor:
+    def table(self, reading: Reading, group: int) -> torch.Tensor:
         """Mean log-likelihood in nats of each draft position, over the anchors of each sequence of a group.
 
         Returns:
             float32 [B, draft_tokens], on the CPU; NaN where a sequence has no such position.
         """
-        group = self.groups[index]
-        reread(self.drafter, reading)
-        hidden = self.hidden(reading, group, group.anchors, self._context(reading.tap_layer_ids, index))
+        part = self.parts[group]
+        hidden = self.hidden(reading, part, part.anchors, self.context(reading, group))
         first = 0 if reading.sample_from_anchor else 1
         hidden = hidden[:, :, first:]
-        ahead = group.anchors[..., None] + torch.arange(1, reading.draft_tokens + 1, device=self.device)
-        inside = ahead < group.lengths[:, None, None]
-        labels = group.tokens.gather(1, ahead.clamp(max=group.tokens.shape[1] - 1).flatten(1)).view(ahead.shape)
+        ahead = part.anchors[..., None] + torch.arange(1, reading.draft_tokens + 1, device=self.device)
+        inside = ahead < part.lengths[:, None, None]
+        labels = part.tokens.gather(1, ahead.clamp(max=part.tokens.shape[1] - 1).flatten(1)).view(ahead.shape)
         labels = self.place[labels]
         inside &= labels >= 0
         log_p = self.weights.shape_logits(hidden[inside] @ self.head.T).log_softmax(-1)
@@ -85,29 +90,31 @@ class Scorer:
         table[inside] = log_p.gather(1, labels[inside][:, None])[:, 0].clamp(min=FLOOR)
         return table.nanmean(1).cpu()
 
-    def hidden(self, reading: Reading, group: Group, anchors: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
-        """Normed hidden states of all rows, [B, N, block, hidden]; the drafter already follows `reading`.
+    def context(self, reading: Reading, group: int) -> list[KeyValue]:
+        """Each draft layer's keys and values of all context positions; the drafter follows `reading` from here on."""
+        reread(self.drafter, reading)
+        taps, known = reading.tap_layer_ids, self._fused.get(group)
+        if known is None or known[0] != taps:
+            total = sum(self._project(slot, layer, group) for slot, layer in enumerate(taps))
+            assert isinstance(total, torch.Tensor)
+            known = self._fused[group] = (taps, self.drafter.hidden_norm(total))
+        return self.drafter.context_key_value(known[1], self._places(known[1]))
+
+    def hidden(self, reading: Reading, part: Group, anchors: torch.Tensor, context: Sequence[KeyValue]) -> torch.Tensor:
+        """Normed hidden states of all rows, [B, N, block, hidden].
 
         Args:
-            anchors: [B, N] positions; features: [B, S, hidden], fused context features.
+            anchors: [B, N] positions, distinct in a sequence; context: from `context`, of the same reading.
         """
-        place = torch.arange(features.shape[1], device=self.device).expand(features.shape[:2])
         positions, anchor_of = block_rows(anchors, reading.block_size)
-        visible = self.drafter.visibility(positions, anchor_of, place)
-        embeddings = self.weights.mask_vector(reading.mask_token_id).expand(*anchors.shape, reading.block_size, -1)
-        embeddings = embeddings.clone()
-        embeddings[:, :, 0] = self.weights.embed(group.tokens.gather(1, anchors.clamp(max=group.tokens.shape[1] - 1)))
-        context = self.drafter.context_key_value(features, place)
-        out = self.drafter(embeddings.flatten(1, 2), positions, context, visible)
+        visible = self.drafter.visibility(positions, anchor_of, self._places(context[0][0]))
+        rows = self.weights.mask_vector(reading.mask_token_id).expand(*anchors.shape, reading.block_size, -1).clone()
+        rows[:, :, 0] = self.weights.embed(part.tokens.gather(1, anchors.clamp(max=part.tokens.shape[1] - 1)))
+        out = self.drafter(rows.flatten(1, 2), positions, context, visible)
         return out.unflatten(1, (anchors.shape[1], reading.block_size))
 
-    def _context(self, taps: tuple[int, ...], index: int) -> torch.Tensor:
-        known = self._fused.get(index)
-        if known is None or known[0] != taps:
-            total = sum(self._project(slot, layer, index) for slot, layer in enumerate(taps))
-            assert isinstance(total, torch.Tensor)
-            known = self._fused[index] = (taps, self.drafter.hidden_norm(total))
-        return known[1]
+    def _places(self, like: torch.Tensor) -> torch.Tensor:
+        return torch.arange(like.shape[1], device=self.device).expand(like.shape[:2])
 
     def _project(self, slot: int, layer: int, index: int) -> torch.Tensor:
         """What one tap adds to `fc`'s output: its own columns times the layer's features, [B, S, hidden]."""
@@ -117,7 +124,7 @@ class Scorer:
             return self._projected[key]
         width = self.config.target_hidden_size
         columns = self.drafter.fc.weight[:, slot * width : (slot + 1) * width]
-        part = [self.samples.features[i][layer] for i in self.groups[index].members]
+        part = [self.samples.features[i][layer] for i in self.parts[index].members]
         stacked = torch.nn.utils.rnn.pad_sequence(part, batch_first=True).to(columns.dtype)
         out = self._projected[key] = stacked @ columns.T
         self._room -= out.nbytes

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from vllm_dflash.fit.compare import Ranked, mean_and_error
 from vllm_dflash.fit.reading import Reading
 from vllm_dflash.recover.memo import Memo
-from vllm_dflash.recover.search import Ranked, contest
+from vllm_dflash.recover.search import contest
 
 SMALLEST, LARGEST = 4, 32
 USUAL = (4, 8, 16, 32)
@@ -69,8 +70,7 @@ def _long_table(memo: Memo, reading: Reading, rows: int) -> torch.Tensor:
 def _step(table: torch.Tensor, size: int) -> Step:
     fall = table[:, size - 3 : size] - table[:, size - 2 : size + 1]
     excess = fall[:, 1] - (fall[:, 0] + fall[:, 2]) / 2
-    excess = excess[~excess.isnan()]
-    return (float(excess.mean()), float(excess.std() / len(excess) ** 0.5)) if len(excess) > 2 else (0.0, float("inf"))
+    return mean_and_error(excess) if (~excess.isnan()).any() else (0.0, float("inf"))
 
 
 def _clear_step(steps: dict[int, Step]) -> int | None:

@@ -34,13 +34,13 @@ class Memo:
 
     @property
     def groups(self) -> int:
-        return len(self.scorer.groups)
+        return self.scorer.groups
 
     def table(self, reading: Reading, group: int) -> torch.Tensor:
-        """float64 [sequences of the group, draft tokens], nats; see Scorer.score."""
+        """float64 [sequences of the group, draft tokens], nats; see Scorer.table."""
         key = f"{hashlib.sha256(reading.key().encode()).hexdigest()[:24]}/{group}"
         if key not in self.known:
-            found = self.known[key] = self.scorer.score(reading, group).double()
+            found = self.known[key] = self.scorer.table(reading, group).double()
             self.computed += 1
             with self.file.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps({"reading": key, "scores": found.tolist()}) + "\n")

@@ -13,6 +13,7 @@ from vllm_dflash.checkpoint import DraftConfig, Tensors, load_target_config, rea
 from vllm_dflash.checkpoint.json_file import read_json_object
 from vllm_dflash.checkpoint.location import locate
 from vllm_dflash.errors import UserError
+from vllm_dflash.fit.compare import per_sequence
 from vllm_dflash.fit.draft_weights import load_draft_weights
 from vllm_dflash.fit.loaded_target import LoadedTarget, load_target
 from vllm_dflash.fit.mask_candidates import mask_candidates
@@ -24,7 +25,7 @@ from vllm_dflash.recover.candidates import Space, candidate_ropes
 from vllm_dflash.recover.facts import read_facts
 from vllm_dflash.recover.known import read_known
 from vllm_dflash.recover.memo import Memo, check_identity
-from vllm_dflash.recover.search import per_sequence, search
+from vllm_dflash.recover.search import search
 from vllm_dflash.recover.verdict import Verdict, judge_all
 from vllm_dflash.recover.write import NOTE_KEY, config_values, note, read_as, write_checkpoint
 from vllm_dflash.train.target_model import pick_device
@@ -72,6 +73,9 @@ def recover(options: Options) -> Recovered:
     facts = read_facts(tensors, target_config, source)
     partial = _partial(source, options.ignore_config)
     known = read_known(partial, source / "config.json", facts.layers, facts.head_dim)
+    ropes = candidate_ropes(known, target_config, facts.head_dim)
+    space = Space(known, target_config.num_hidden_layers, facts.taps, facts.layers, (0,), ropes, 0)
+    base = read_as(config_values(space.start(), facts, target_config, partial), source, tensors, target_config)
     device = pick_device(options.device)
     state = options.out / "state"
     identity = _identity(options, source, tensors, partial)
@@ -81,17 +85,7 @@ def recover(options: Options) -> Recovered:
         raise UserError(f"cannot write there ({error.strerror})", field="--out", found=str(options.out)) from None
     target = load_target(options.target, device)
     samples = _samples(options, target, state / "answers.json")
-    space = Space(
-        known,
-        target_config.num_hidden_layers,
-        facts.taps,
-        facts.layers,
-        mask_candidates(target),
-        candidate_ropes(known, target_config, facts.head_dim),
-        samples.longest_context,
-    )
-    start = space.start()
-    base = read_as(config_values(start, facts, target_config, partial), source, tensors, target_config)
+    space = replace(space, masks=mask_candidates(target), context=samples.longest_context)
     memo = Memo(state, identity, Scorer(base, load_draft_weights(base, target), samples, options.anchors))
     reading, verdicts = _decide(memo, space)
     about = {

@@ -2,50 +2,14 @@
 """Coordinate ascent over readings: each field in turn, its candidates halved over growing parts of the samples."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-import torch
-
+from vllm_dflash.fit.compare import Ranked, compare
 from vllm_dflash.fit.reading import Reading
 from vllm_dflash.recover.candidates import Field, Space
 from vllm_dflash.recover.memo import Memo
 
-SIGNIFICANT = 2.0  # standard errors
 COARSE_ROUNDS, MOST_ROUNDS = 2, 8
 LEVELS = ((1, 10), (4, 5), (8, 5))  # groups of samples, candidates that go on
-
-
-@dataclass(frozen=True)
-class Ranked:
-    """A candidate against the best one: mean difference in nats a row (<= 0) and its standard error."""
-
-    reading: Reading
-    score: float
-    behind: float
-    error: float
-
-    @property
-    def excluded(self) -> bool:
-        return -self.behind > SIGNIFICANT * self.error and self.behind < 0
-
-
-def per_sequence(memo: Memo, reading: Reading, groups: int, positions: int) -> torch.Tensor:
-    """Mean over draft positions, of each sequence of the first groups. float64 [n]."""
-    return torch.cat([memo.table(reading, i)[:, :positions].nanmean(1) for i in range(groups)])
-
-
-def compare(memo: Memo, readings: Sequence[Reading], groups: int) -> list[Ranked]:
-    """Best first. Standard errors are those of the mean difference over sequences, which are independent."""
-    positions = min(one.draft_tokens for one in readings)
-    means = [per_sequence(memo, one, groups, positions) for one in readings]
-    best = max(range(len(readings)), key=lambda i: float(means[i].nanmean()))
-    ranked = []
-    for reading, mean in zip(readings, means, strict=True):
-        difference = mean - means[best]
-        difference = difference[~difference.isnan()]
-        error = float(difference.std() / len(difference) ** 0.5) if len(difference) > 1 else float("inf")
-        ranked.append(Ranked(reading, float(mean.nanmean()), float(difference.mean()), error))
-    return sorted(ranked, key=lambda one: -one.score)
 
 
 def contest(memo: Memo, readings: Sequence[Reading], habit: Callable[[Reading], int], full: bool) -> list[Ranked]:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from vllm_dflash.fit.compare import Ranked
 from vllm_dflash.fit.reading import Reading
 from vllm_dflash.recover.block_size import BlockEvidence
 from vllm_dflash.recover.candidates import Space
-from vllm_dflash.recover.search import Ranked
 
 HARMLESS = 0.002  # nats a row: candidates this close draft alike
 

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which of several readings predicts the target better, and how sure that is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from vllm_dflash.fit.reading import Reading
+
+SIGNIFICANT = 2.0  # standard errors
+
+
+class Scores(Protocol):
+    """Scores of samples that are dealt to groups."""
+
+    @property
+    def groups(self) -> int: ...
+
+    def table(self, reading: Reading, group: int) -> torch.Tensor:
+        """[sequences of the group, draft tokens], mean log-likelihood in nats; NaN where there is no such position."""
+        ...
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A candidate against the best one: mean difference in nats a row (<= 0) and its standard error."""
+
+    reading: Reading
+    score: float
+    behind: float
+    error: float
+
+    @property
+    def excluded(self) -> bool:
+        return -self.behind > SIGNIFICANT * self.error and self.behind < 0
+
+
+def per_sequence(scores: Scores, reading: Reading, groups: int, positions: int) -> torch.Tensor:
+    """Mean over the first draft positions, of each sequence of the first groups. float64 [n]."""
+    return torch.cat([scores.table(reading, i)[:, :positions].double().nanmean(1) for i in range(groups)])
+
+
+def mean_and_error(values: torch.Tensor) -> tuple[float, float]:
+    """Mean of the values that are not NaN and its standard error, infinite for fewer than two."""
+    there = values[~values.isnan()]
+    error = float(there.std() / len(there) ** 0.5) if len(there) > 1 else float("inf")
+    return float(there.mean()), error
+
+
+def difference(scores: Scores, one: Reading, other: Reading) -> tuple[float, float]:
+    """How much better `one` is, in nats a row, over positions that both draft, and the standard error.
+
+    The error is that of a mean over sequences: rows of one sequence are not independent.
+    """
+    positions = min(one.draft_tokens, other.draft_tokens)
+    first, second = (per_sequence(scores, each, scores.groups, positions) for each in (one, other))
+    return mean_and_error(first - second)
+
+
+def compare(scores: Scores, readings: Sequence[Reading], groups: int) -> list[Ranked]:
+    """Best first; errors as in `difference`."""
+    positions = min(one.draft_tokens for one in readings)
+    means = [per_sequence(scores, one, groups, positions) for one in readings]
+    best = max(range(len(readings)), key=lambda i: float(means[i].nanmean()))
+    ranked = [
+        Ranked(reading, float(mean.nanmean()), *mean_and_error(mean - means[best]))
+        for reading, mean in zip(readings, means, strict=True)
+    ]
+    return sorted(ranked, key=lambda one: -one.score)
