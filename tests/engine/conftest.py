@@ -11,15 +11,17 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests import tiny
 from tests.conftest import ENGINE
 from vllm_dflash.checkpoint import load_draft_config
+from vllm_dflash.demo.pair import DemoPair, prepare_pair
 from vllm_dflash.environment import engine_variables
 from vllm_dflash.reference.decode import Generation, generate
 from vllm_dflash.reference.drafter import Drafter
 from vllm_dflash.reference.target import Target
+from vllm_dflash.train.prompts import heldout
 
 HERE = Path(__file__).parent
 torch.set_num_threads(1)  # tiny models; two processes that spin on the same cores slow each other down
@@ -33,6 +35,22 @@ KINDS = ["FFF", "SSS", "sss", "SSF", "sFC"]
 
 def prompt(length: int, seed: int) -> list[int]:
     return torch.randint(2, 120, (length,), generator=torch.Generator().manual_seed(seed)).tolist()
+
+
+@pytest.fixture(scope="session")
+def demo() -> DemoPair:
+    return prepare_pair()
+
+
+def demo_prompts(demo: DemoPair, count: int) -> list[list[int]]:
+    """The first held-out prompts in the demo target's chat template."""
+    tokenizer = AutoTokenizer.from_pretrained(demo.target)
+    return [
+        tokenizer.apply_chat_template(
+            [{"role": "user", "content": p.prompt}], add_generation_prompt=True, return_dict=False
+        )
+        for p in heldout(count, 0)
+    ]
 
 
 @pytest.fixture(scope="session")

@@ -12,15 +12,14 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 
-from tests.engine.conftest import llm
+from tests.engine.conftest import demo_prompts, llm
 from vllm_dflash.checkpoint import load_draft_config
-from vllm_dflash.demo.pair import DemoPair, prepare_pair
+from vllm_dflash.demo.pair import DemoPair
 from vllm_dflash.reference.decode import generate
 from vllm_dflash.reference.drafter import Drafter
 from vllm_dflash.reference.target import Target
-from vllm_dflash.train.prompts import heldout
 
 K, PROMPTS, COMPARED, TOKENS = 7, 12, 3, 160
 Config = dict[str, Any]
@@ -46,11 +45,6 @@ def other_mask(config: Config) -> None:
 MISREADINGS = [taps_one_later, taps_one_earlier, windows_dropped, other_mask]
 
 
-@pytest.fixture(scope="module")
-def demo() -> DemoPair:
-    return prepare_pair()
-
-
 def misread(drafter: Path, folder: Path, change: Callable[[Config], None]) -> Path:
     folder.mkdir()
     shutil.copy(drafter / "model.safetensors", folder)
@@ -62,13 +56,7 @@ def misread(drafter: Path, folder: Path, change: Callable[[Config], None]) -> Pa
 
 @pytest.fixture(scope="module")
 def prompts(demo: DemoPair) -> list[list[int]]:
-    tokenizer = AutoTokenizer.from_pretrained(demo.target)
-    return [
-        tokenizer.apply_chat_template(
-            [{"role": "user", "content": p.prompt}], add_generation_prompt=True, return_dict=False
-        )
-        for p in heldout(PROMPTS, 0)
-    ]
+    return demo_prompts(demo, PROMPTS)
 
 
 @pytest.fixture(scope="module")

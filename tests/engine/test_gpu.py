@@ -5,34 +5,22 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 
-from tests.engine.conftest import llm
+from tests.engine.conftest import demo_prompts, llm
 from vllm_dflash.checkpoint import load_draft_config
-from vllm_dflash.demo.pair import DemoPair, prepare_pair
+from vllm_dflash.demo.pair import DemoPair
 from vllm_dflash.reference.decode import generate
 from vllm_dflash.reference.drafter import Drafter
 from vllm_dflash.reference.target import Target
-from vllm_dflash.train.prompts import heldout
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(900)]
 K, PROMPTS, TOKENS = 7, 64, 96
 
 
 @pytest.fixture(scope="module")
-def demo() -> DemoPair:
-    return prepare_pair()
-
-
-@pytest.fixture(scope="module")
 def prompts(demo: DemoPair) -> list[list[int]]:
-    tokenizer = AutoTokenizer.from_pretrained(demo.target)
-    return [
-        tokenizer.apply_chat_template(
-            [{"role": "user", "content": p.prompt}], add_generation_prompt=True, return_dict=False
-        )
-        for p in heldout(PROMPTS, 0)
-    ]
+    return demo_prompts(demo, PROMPTS)
 
 
 @pytest.fixture(scope="module")
