@@ -109,7 +109,7 @@ def test_the_cache_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.setenv("VLLM_DFLASH_CACHE", str(tmp_path))
     assert default_cache() == tmp_path
     monkeypatch.delenv("VLLM_DFLASH_CACHE")
-    assert default_cache() == Path.home() / ".cache/vllm-dflash"
+    assert default_cache() == Path.home() / ".cache/vllm-draft-demo"
 
 
 def test_a_missing_package_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:

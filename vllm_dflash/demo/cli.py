@@ -11,7 +11,7 @@ from vllm_dflash.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--cache", type=Path, help="where targets go (default: ~/.cache/vllm-dflash)")
+    parser.add_argument("--cache", type=Path, help="where targets go (default: ~/.cache/vllm-draft-demo)")
     parser.add_argument("--repo", type=Path, help="checkout that holds demo/drafter and demo/mtp")
     parser.add_argument("--target-only", action="store_true", help="only the plain target, for training")
     parser.add_argument("--full-check", action="store_true", help="hash every byte of what is already there")

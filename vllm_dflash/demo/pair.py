@@ -36,8 +36,12 @@ class DemoPair:
 
 
 def default_cache() -> Path:
-    """`$VLLM_DFLASH_CACHE`, or `~/.cache/vllm-dflash`."""
-    return Path(os.environ.get(CACHE_VARIABLE) or "~/.cache/vllm-dflash").expanduser()
+    """`$VLLM_DFLASH_CACHE`, or `~/.cache/vllm-draft-demo`.
+
+    Not a path with "dflash" in it: vLLM (0.32, 0.33) takes a draft model under such a path for a DFlash drafter
+    whatever method was asked for, and for MTP the target is the draft model.
+    """
+    return Path(os.environ.get(CACHE_VARIABLE) or "~/.cache/vllm-draft-demo").expanduser()
 
 
 def default_repo() -> Path:
