@@ -108,13 +108,23 @@ def test_keeps_what_a_partial_config_says(
 ) -> None:
     config = json.loads((drafter / "config.json").read_text())
     config["max_position_embeddings"] = 200
-    config["dflash_config"]["mask_token_id"] = 9  # wrong, and still not searched
     del config["rope_parameters"]
     found = recover(options(strip(drafter, tmp_path / "w", config), tiny_target, tiny_prompts, tmp_path / "out"))
     origins = {one.name: one.origin for one in found.verdicts}
     assert origins.pop("rope_theta") == "search" and set(origins.values()) == {"config"}
-    assert found.config.mask_token_id == 9 and found.config.max_position_embeddings == 200
+    assert found.config.max_position_embeddings == 200
     assert found.config.layers[0].rope.theta == 500000.0
+
+
+def test_keeps_a_wrong_value_of_a_partial_config(
+    drafter: Path, tiny_target: Path, tiny_prompts: Path, tmp_path: Path
+) -> None:
+    """A mask token that is wrong is not searched; what it leaves undecidable is not called decided."""
+    config = json.loads((drafter / "config.json").read_text())
+    config["dflash_config"]["mask_token_id"] = 9
+    found = recover(options(strip(drafter, tmp_path / "w", config), tiny_target, tiny_prompts, tmp_path / "out"))
+    assert found.config.mask_token_id == 9
+    assert {one.origin for one in found.verdicts} == {"config"}
 
 
 def test_another_run_in_the_same_folder_is_refused(

@@ -10,7 +10,7 @@ POOR_FIT = 0.4
 
 
 def probe_findings(probe: Probe) -> list[Finding]:
-    """A reading that is clearly better and fits, else a drafter that does not fit, else what a right engine would accept."""
+    """A better reading that fits, else a drafter that does not fit, else what a right engine would accept."""
     better = [one for one in probe.alternatives if is_clear(one) and one.rates is not None and _fits(one.rates, probe)]
     found = [_misread(better, probe)] if better else [_fit(probe)]
     if not probe.windows_judged:

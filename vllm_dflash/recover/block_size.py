@@ -14,11 +14,11 @@ import torch
 
 from vllm_dflash.fit.compare import Ranked, mean_and_error
 from vllm_dflash.fit.reading import Reading
+from vllm_dflash.recover.candidates import USUAL_BLOCKS
 from vllm_dflash.recover.memo import Memo
 from vllm_dflash.recover.search import contest
 
 SMALLEST, LARGEST = 4, 32
-USUAL = (4, 8, 16, 32)
 CLEAR = 3.0  # standard errors: many positions are looked at, so 2 would find steps in noise
 NO_STEP = 0.05  # nats
 
@@ -39,6 +39,7 @@ class BlockEvidence:
     left: tuple[int, ...]
     steps: dict[int, Step]
     curve: tuple[float, ...]
+    clear_step: bool = False
 
 
 def find_block_size(memo: Memo, reading: Reading, quick: bool = False) -> BlockEvidence:
@@ -52,10 +53,11 @@ def find_block_size(memo: Memo, reading: Reading, quick: bool = False) -> BlockE
     table = _long_table(memo, reading, max(left) + 3)
     steps = {size: _step(table, size) for size in left}
     curve = tuple(round(float(v), 4) for v in table.nanmean(0))
-    clear = left[0] if len(left) == 1 else _clear_step(steps)
+    step = _clear_step(steps)
+    clear = step or (left[0] if len(left) == 1 else None)
     if clear is not None:
-        return BlockEvidence(clear, True, tuple(ranked), left, steps, curve)
-    candidates = [size for size in USUAL if size in left] or list(left)
+        return BlockEvidence(clear, True, tuple(ranked), left, steps, curve, step is not None)
+    candidates = [size for size in USUAL_BLOCKS if size in left] or list(left)
     size = max(candidates, key=lambda one: steps[one][0])
     return BlockEvidence(size, False, tuple(ranked), left, steps, curve)
 

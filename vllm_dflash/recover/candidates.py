@@ -14,6 +14,8 @@ from vllm_dflash.fit.reading import Reading
 from vllm_dflash.recover.known import Known
 from vllm_dflash.train.options import tap_layers
 
+JOINT = "causality and block_size"
+USUAL_BLOCKS = (4, 8, 16, 32)
 JOINT_BLOCKS = (4, 5, 6, 8, 10, 12, 16, 24, 32)
 MOST_JOINT_LAYERS = 3
 THETAS = (1e4, 5e4, 1e5, 5e5, 1e6, 5e6, 1e7, 1e8)
@@ -73,7 +75,8 @@ class Space:
     def patterns(self, reading: Reading) -> list[Reading]:
         """All layers alike, or all but the last: where the search of single layers starts from."""
         found = []
-        for window in self.windows(0) if self.known.windows is None else (None,):
+        windows = self.windows(0) if self.known.windows is None else (None,)
+        for window in (one for one in windows if one is None or len(windows) < 3 or one & (one - 1) == 0):
             for causal in (False, True):
                 for last_full in (False, True):
                     rules = [(window, causal)] * self.layers
@@ -83,8 +86,22 @@ class Space:
                     found.append(replace(reading, layers=layers))
         return found
 
-    def joint(self, reading: Reading) -> list[Reading]:
+    def joint(self) -> Field | None:
         """Causality of the layers together with the block size: with a wrong one of them the other looks wrong too."""
+        if self.known.causal is not None:
+            return None
+
+        def value(reading: Reading) -> object:
+            return [[layer.causal for layer in reading.layers], reading.block_size]
+
+        def habit(reading: Reading) -> int:
+            unusual = sum(layer.causal != (layer.window is not None) for layer in reading.layers)
+            return 2 * unusual + (reading.block_size not in USUAL_BLOCKS)
+
+        return Field(JOINT, self._joint, value, habit)
+
+    def _joint(self, reading: Reading) -> list[Reading]:
+        """Where all layers are causal the first positions do not depend on the block size: then it stays."""
         blocks = JOINT_BLOCKS if self.known.block_size is None else (reading.block_size,)
         now = tuple(layer.causal for layer in reading.layers)
         if self.layers <= MOST_JOINT_LAYERS:
@@ -101,7 +118,7 @@ class Space:
                 layers=tuple(replace(one, causal=flag) for one, flag in zip(reading.layers, rule, strict=True)),
             )
             for rule in dict.fromkeys(rules)
-            for block in dict.fromkeys((reading.block_size, *blocks))
+            for block in dict.fromkeys((reading.block_size, *(() if all(rule) else blocks)))
         ]
 
     def _allowed(self, index: int, window: int | None, causal: bool, old: DraftLayer) -> DraftLayer:

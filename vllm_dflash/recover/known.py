@@ -8,10 +8,13 @@ from typing import Any
 
 from vllm_dflash.checkpoint import Rope
 from vllm_dflash.checkpoint.attention_rule import native_rules, speculators_rules
+from vllm_dflash.checkpoint.json_file import read_bytes
+from vllm_dflash.checkpoint.mask_embedding import LARGEST_BYTES, NAME
 from vllm_dflash.checkpoint.rope_fields import resolve_rope, speculators_rope
 from vllm_dflash.checkpoint.section import Section, agree
 from vllm_dflash.checkpoint.taps import native_taps, speculators_taps
 from vllm_dflash.checkpoint.windows import FULL
+from vllm_dflash.errors import UserError
 
 TAP_KEYS = ("target_layer_ids", "eagle_aux_hidden_state_layer_ids", "layer_ids", "aux_hidden_state_layer_ids")
 
@@ -65,6 +68,23 @@ def read_known(values: Mapping[str, Any], path: Path, layers: int, head_dim: int
         size.value if size else None,
         causal,
     )
+
+
+def sidecar_mask_token(folder: Path) -> int | None:
+    """The mask token id that mask_embedding.pt names, if there is such a file and it names one."""
+    file = folder / NAME
+    if not file.is_file():
+        return None
+    import io
+
+    import torch
+
+    try:
+        state = torch.load(io.BytesIO(read_bytes(file, LARGEST_BYTES)), map_location="cpu", weights_only=True)
+    except Exception:
+        raise UserError(f"{NAME} is not a plain tensor file", needed="torch.save of a tensor", file=file) from None
+    token = state.get("mask_token_id") if isinstance(state, dict) else None
+    return token if isinstance(token, int) else None
 
 
 def _says_windows(layer: Section, dflash: Section) -> bool:

@@ -23,7 +23,7 @@ from vllm_dflash.fit.score import Scorer
 from vllm_dflash.recover.block_size import find_block_size
 from vllm_dflash.recover.candidates import Space, candidate_ropes
 from vllm_dflash.recover.facts import read_facts
-from vllm_dflash.recover.known import read_known
+from vllm_dflash.recover.known import read_known, sidecar_mask_token
 from vllm_dflash.recover.memo import Memo, check_identity
 from vllm_dflash.recover.search import search
 from vllm_dflash.recover.verdict import Verdict, judge_all
@@ -73,6 +73,8 @@ def recover(options: Options) -> Recovered:
     facts = read_facts(tensors, target_config, source)
     partial = _partial(source, options.ignore_config)
     known = read_known(partial, source / "config.json", facts.layers, facts.head_dim)
+    if known.mask_token_id is None:
+        known = replace(known, mask_token_id=sidecar_mask_token(source))
     ropes = candidate_ropes(known, target_config, facts.head_dim)
     space = Space(known, target_config.num_hidden_layers, facts.taps, facts.layers, (0,), ropes, 0)
     base = read_as(config_values(space.start(), facts, target_config, partial), source, tensors, target_config)

@@ -9,7 +9,7 @@ from vllm_dflash.recover.candidates import Field, Space
 from vllm_dflash.recover.memo import Memo
 
 COARSE_ROUNDS, MOST_ROUNDS = 2, 8
-LEVELS = ((1, 10), (4, 5), (8, 5))  # groups of samples, candidates that go on
+LEVELS = ((1, 8), (4, 4), (8, 4))  # groups of samples, candidates that go on
 
 
 def contest(memo: Memo, readings: Sequence[Reading], habit: Callable[[Reading], int], full: bool) -> list[Ranked]:
@@ -53,23 +53,26 @@ def search(
     block_size: gives the reading another block size; its second argument asks for a quick look.
     """
     reading = space.start()
-    fields = list(space.fields())
+    fields, joint = list(space.fields()), space.joint()
 
     def no_habit(_reading: Reading) -> int:
         return 0
 
     for round_ in range(COARSE_ROUNDS):
         for field in fields:
+            if round_ and field.name.startswith("layers"):
+                continue
             if field.name == "layers.0":
                 tick("layers", round_)
                 reading = contest(memo, [reading, *space.patterns(reading)], no_habit, False)[0].reading
             tick(field.name, round_)
             reading = contest(memo, field.options(reading), no_habit, False)[0].reading
-        tick("causality and block_size", round_)
-        reading = contest(memo, [reading, *space.joint(reading)], no_habit, False)[0].reading
+        if joint is not None:
+            tick(joint.name, round_)
+            reading = contest(memo, joint.options(reading), no_habit, False)[0].reading
         tick("block_size", round_)
         reading = block_size(reading, True)
-    return _settle(memo, fields, reading, block_size, tick)
+    return _settle(memo, [*fields, joint] if joint else fields, reading, block_size, tick)
 
 
 def _settle(

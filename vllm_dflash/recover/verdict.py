@@ -9,7 +9,7 @@ from typing import Any
 from vllm_dflash.fit.compare import Ranked
 from vllm_dflash.fit.reading import Reading
 from vllm_dflash.recover.block_size import BlockEvidence
-from vllm_dflash.recover.candidates import Space
+from vllm_dflash.recover.candidates import JOINT, Space
 
 HARMLESS = 0.002  # nats a row: candidates this close draft alike
 
@@ -94,7 +94,8 @@ def judge_all(
             if ranked is None or given is not None:
                 settled(name, getattr(layer, part), given)
             else:
-                verdict = judge(name, ranked, reading, partial(_part, i, part))
+                evidence = ranked if part == "window" else rankings[JOINT]
+                verdict = judge(name, evidence, reading, partial(_part, i, part))
                 found.append(_limited(verdict, space) if part == "window" else verdict)
     theta = reading.layers[0].rope.theta
     if "rope" in rankings:
@@ -106,7 +107,7 @@ def judge_all(
         found.append(judge("sample_from_anchor", ranked, reading, lambda r: r.sample_from_anchor))
     else:
         settled("sample_from_anchor", reading.sample_from_anchor, known.sample_from_anchor)
-    found.append(_block(reading, block))
+    found.append(_block(reading, block, rankings.get(JOINT, [])))
     return found
 
 
@@ -121,8 +122,8 @@ def _limited(verdict: Verdict, space: Space) -> Verdict:
     )  # fmt: skip
 
 
-def _block(reading: Reading, block: BlockEvidence | None) -> Verdict:
-    """By the first positions; among those left, by the step past the block."""
+def _block(reading: Reading, block: BlockEvidence | None, joint: Sequence[Ranked]) -> Verdict:
+    """By the first positions; among those left, by the step past the block; open while causality leaves it open."""
     if block is None:
         return Verdict("block_size", reading.block_size, "config")
     first = judge("block_size", block.ranked, reading, lambda r: r.block_size)
@@ -130,6 +131,13 @@ def _block(reading: Reading, block: BlockEvidence | None) -> Verdict:
     note = "fall past the block in excess of its neighbours': " + ", ".join(
         f"{size} {excess:+.3f}±{error:.3f}" for size, (excess, error) in steps[:4]
     )
-    left = () if block.decided else tuple(size for size in block.left if size != reading.block_size)
-    origin = "search" if block.decided else "habit"
-    return replace(first, origin=origin, others=left, note=note)
+    left = () if block.clear_step else tuple(size for size in block.left if size != reading.block_size)
+    if not block.clear_step and any(_all_causal(one.reading) and not one.excluded for one in joint):
+        left = left or tuple(size for size in block.steps if size != reading.block_size)
+        note += "; with all layers causal, which is not excluded, any size would do"
+        return replace(first, origin="habit", others=left, note=note)
+    return replace(first, origin="search" if block.decided else "habit", others=left, note=note)
+
+
+def _all_causal(reading: Reading) -> bool:
+    return all(layer.causal for layer in reading.layers)

@@ -21,11 +21,11 @@ from vllm_dflash.recover.verdict import Verdict
 
 NOTE_KEY = "vllm_dflash_recover"
 POSITIONS = 32768
-FREE_WHEN_SEARCHED = ("use_sliding_window", "max_window_layers", "sliding_window", "layer_types")
+SAID_BY_LAYERS = ("use_sliding_window", "max_window_layers", "sliding_window", "layer_types")
 
 
 def config_values(reading: Reading, facts: Facts, target: TargetConfig, partial: Mapping[str, Any]) -> dict[str, Any]:
-    """config.json in native format; what a partial native config says stays as it stands."""
+    """config.json in native format; what a partial native config says stays, windows in our spelling."""
     values = native_config_dict(
         layers=reading.layers,
         tap_layer_ids=reading.tap_layer_ids,
@@ -50,14 +50,11 @@ def config_values(reading: Reading, facts: Facts, target: TargetConfig, partial:
     if "transformer_layer_config" in partial:
         return values
     dflash = partial.get("dflash_config")
-    kept = {k: v for k, v in partial.items() if v is not None and k not in ("dflash_config", *FREE_WHEN_SEARCHED)}
+    kept = {k: v for k, v in partial.items() if v is not None and k not in ("dflash_config", *SAID_BY_LAYERS)}
     for flat in ("rope_theta", "rope_scaling", "rope_parameters"):
         if flat in kept:
             values.pop("rope_parameters", None)
     inner = {k: v for k, v in dflash.items() if v is not None} if isinstance(dflash, dict) else {}
-    for shifted in ("layer_ids",):
-        if shifted in inner:
-            values["dflash_config"].pop("target_layer_ids")
     return values | kept | {"dflash_config": values["dflash_config"] | inner}
 
 
