@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small files and tensor headers of a hub repository, through huggingface_hub (imported only when needed)."""
+"""Files and tensor headers of a hub repository, through huggingface_hub (imported only when needed)."""
 
 from pathlib import Path
 
@@ -7,6 +7,8 @@ from vllm_dflash.checkpoint.safetensors_header import TensorInfo
 from vllm_dflash.errors import UserError
 
 SIDE_FILES = ("mask_embedding.pt",)
+MODEL_FILES = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.txt", *SIDE_FILES)
+NO_CONFIG = "has no config.json; that of a drafter can be rebuilt from its weights: `vllm-dflash recover`"
 
 
 def fetch_small_files(repository: str, revision: str | None) -> Path:
@@ -24,6 +26,20 @@ def fetch_small_files(repository: str, revision: str | None) -> Path:
     except Exception as error:
         raise UserError(explain_hub_error(error, repository, revision)) from None
     return Path(config).parent
+
+
+def fetch_model(repository: str, revision: str | None = None) -> Path:
+    """Snapshot folder with weights, tokenizer and whatever config there is; what is cached is not fetched again.
+
+    Raises UserError when it cannot be fetched. Offline, older releases of huggingface_hub return what an interrupted
+    download left: the caller checks that no file is missing.
+    """
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(repository, revision=revision, allow_patterns=list(MODEL_FILES)))
+    except Exception as error:
+        raise UserError(explain_hub_error(error, repository, revision)) from None
 
 
 def fetch_headers(repository: str, revision: str | None) -> dict[str, TensorInfo] | None:
@@ -53,7 +69,28 @@ def explain_hub_error(error: Exception, repository: str, revision: str | None) -
     if isinstance(error, errors.RevisionNotFoundError):
         return f"{at}: there is no such revision"
     if isinstance(error, (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled)):
+        if _has_no_config(repository, revision):
+            return f"{at} {NO_CONFIG}"
+        if _is_cached(repository):
+            remedy = f"finish the download with `hf download {repository}`"
+            return f"only a part of {at} is in the hub cache, and the hub cannot be reached (offline?); {remedy}"
         return f"{at} is no local folder, is not in the hub cache, and the hub cannot be reached (offline?)"
     if isinstance(error, errors.EntryNotFoundError):
-        return f"{at} has no config.json; download the weights and rebuild it with `vllm-dflash recover`"
+        return f"{at} {NO_CONFIG}"
     return f"{at} could not be fetched: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
+
+
+def _is_cached(repository: str) -> bool:
+    """Whether any file of any revision is."""
+    from huggingface_hub import constants
+    from huggingface_hub.file_download import repo_folder_name
+
+    snapshots = Path(constants.HF_HUB_CACHE, repo_folder_name(repo_id=repository, repo_type="model"), "snapshots")
+    return next(snapshots.glob("*/*"), None) is not None
+
+
+def _has_no_config(repository: str, revision: str | None) -> bool:
+    """Whether the hub said so on an earlier visit, which the cache remembers."""
+    from huggingface_hub import _CACHED_NO_EXIST, try_to_load_from_cache
+
+    return try_to_load_from_cache(repository, "config.json", revision=revision) is _CACHED_NO_EXIST

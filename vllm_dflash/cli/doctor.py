@@ -55,12 +55,14 @@ def run(args: argparse.Namespace) -> int:
 def _probed(found: Examination, args: argparse.Namespace) -> Examination:
     from vllm_dflash.doctor.probe import probe
     from vllm_dflash.doctor.probe_findings import probe_findings
+    from vllm_dflash.fit.local_model import check_weights, local_model
     from vllm_dflash.train.target_model import pick_device
 
     if args.target is None:
         raise UserError("--probe needs the target", field="--target", found=None, needed="a folder with weights")
     if args.probe_tokens < 8:
         raise UserError("too few tokens", field="--probe-tokens", found=args.probe_tokens, needed="at least 8")
+    check_weights(local_model(args.drafter, args.revision), "the drafter's")
     measured = probe(
         found.config,
         args.target,

@@ -12,6 +12,7 @@ from vllm_dflash.checkpoint.mask_embedding import read_mask_embedding
 from vllm_dflash.checkpoint.tensors import plain_name
 from vllm_dflash.errors import UserError
 from vllm_dflash.fit.loaded_target import LoadedTarget
+from vllm_dflash.fit.local_model import check_weights
 from vllm_dflash.reference.drafter import Drafter
 
 
@@ -54,8 +55,7 @@ def load_draft_weights(config: DraftConfig, target: LoadedTarget) -> DraftWeight
     Raises UserError when they are missing, quantised, or of a kind that the reference cannot run.
     """
     folder = Path(config.path)
-    if not config.has_weights:
-        raise UserError("the drafter's weights are not here", needed="its *.safetensors, downloaded", file=folder)
+    check_weights(folder, "the drafter's")
     if config.quantization is not None:
         raise UserError("a quantised drafter cannot be run here", needed="its unquantised weights", file=folder)
     for field, unusual in (("value_scale", config.value_scale != 1.0), ("hidden_act", config.hidden_act != "silu")):

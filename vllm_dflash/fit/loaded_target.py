@@ -9,8 +9,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from vllm_dflash.checkpoint import TargetConfig, load_target_config
-from vllm_dflash.checkpoint.location import locate
 from vllm_dflash.errors import UserError
+from vllm_dflash.fit.local_model import check_weights, local_model
 
 
 @dataclass
@@ -30,12 +30,12 @@ class LoadedTarget:
 def load_target(path: str | Path, device: torch.device) -> LoadedTarget:
     """Weights in bfloat16 on a GPU, float32 on a CPU.
 
-    Raises UserError when the folder has no config, no weights or no tokenizer, or transformers cannot load it.
+    A hub id is downloaded. Raises UserError when config, weights or tokenizer are not all there, or transformers
+    cannot load them.
     """
-    config = load_target_config(path)
-    folder = locate(path)
-    if not list(folder.glob("*.safetensors")):
-        raise UserError("the target's weights are not here", needed="its *.safetensors, downloaded", file=folder)
+    folder = local_model(path)
+    config = load_target_config(folder)
+    check_weights(folder, "the target's")
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder)
         dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
