@@ -100,6 +100,7 @@ REFUSED = {
     "thetas differ": ({"rope_parameters": {"rope_theta": 1e6}}, "rope_theta is written twice and differs"),
     "scalings differ": ({"rope_scaling": YARN, "rope_parameters": {"rope_theta": 10000}}, "differ"),
     "unknown type": ({"rope_scaling": {"type": "spiral", "factor": 2}}, "unknown rope type"),
+    "longrope": ({"rope_scaling": {"type": "longrope", "long_factor": [2.0]}}, "unknown rope type"),
     "types differ": ({"rope_scaling": YARN | {"type": "linear"}}, "rope_type is written twice"),
     "no factor": ({"rope_scaling": {"type": "yarn"}}, "factor is missing"),
     "factor as text": ({"rope_scaling": {"type": "yarn", "factor": "4"}}, "positive number"),

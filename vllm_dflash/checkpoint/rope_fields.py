@@ -16,8 +16,9 @@ from vllm_dflash.checkpoint.windows import FULL, SLIDING
 from vllm_dflash.errors import UserError
 
 PLAIN_TYPES = ("default", "mrope")
-KNOWN_TYPES = ("linear", "dynamic", "yarn", "longrope", "llama3", "proportional")
-NEED_ORIGINAL_LENGTH = ("yarn", "llama3", "longrope")  # transformers fills in max_position_embeddings
+# No "longrope": its frequencies change for the whole text once that passes a length, which stored K/V cannot follow.
+KNOWN_TYPES = ("linear", "dynamic", "yarn", "llama3", "proportional")
+NEED_ORIGINAL_LENGTH = ("yarn", "llama3")  # transformers fills in max_position_embeddings
 NOT_SCALING = ("rope_theta", "partial_rotary_factor", "type", "rope_type")
 
 

@@ -50,7 +50,9 @@ class Attention(nn.Module):
         self.q_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
         self.k_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
         self.attention_sink_bias = nn.Parameter(torch.zeros(self.heads)) if config.attention_sinks else None
-        frequencies, self.rope_factor = inverse_frequencies(self.rule.rope, config.max_position_embeddings)
+        frequencies, self.rope_factor = inverse_frequencies(
+            self.rule.rope, config.max_position_embeddings, self.head_dim
+        )
         self.register_buffer("frequencies", frequencies, persistent=False)
 
     def _heads(self, x: torch.Tensor, count: int) -> torch.Tensor:
