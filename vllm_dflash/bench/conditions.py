@@ -17,13 +17,19 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def describe(options: Options) -> dict[str, Any]:
-    """Date, command, commit, device, options, and everything `vllm-dflash env` shows."""
+    """describe_run, and this benchmark's options."""
+    return describe_run() | {
+        "options": {name: str(v) if isinstance(v, Path) else v for name, v in asdict(options).items()}
+    }
+
+
+def describe_run() -> dict[str, Any]:
+    """Date, command, commit, device, and everything `vllm-dflash env` shows."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "commit": commit(),
         "device": device_line(),
-        "options": {name: str(v) if isinstance(v, Path) else v for name, v in asdict(options).items()},
         **collect(),
     }
 

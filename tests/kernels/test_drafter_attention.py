@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Triton kernel against the float64 reference, on odd shapes. Without a GPU it runs in Triton's interpreter."""
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+
+from tests.kernels.device import DEVICE, runs_triton
+from vllm_dflash.checkpoint import DraftLayer, Rope
+from vllm_dflash.errors import UserError
+from vllm_dflash.kernels import drafter_attention as kernels
+from vllm_dflash.reference.drafter_attention import drafter_attention as reference
+
+pytestmark = runs_triton
+TOLERANCE = {torch.float32: 2e-6, torch.float16: 4e-3, torch.bfloat16: 3e-2}
+FP8 = torch.float8_e4m3fn
+SAME = 13
+
+
+@dataclass(frozen=True)
+class Case:
+    """rows: of each request. context: of each request, None for a request of length 0. layout: of the cache."""
+
+    rows: tuple[int, ...]
+    context: tuple[int | None, ...]
+    kv_heads: int = 2
+    group: int = 4
+    head_dim: int = 64
+    page: int = 16
+    window: int | None = None
+    causal: bool = False
+    sinks: bool = False
+    dtype: torch.dtype = torch.float32
+    cache: torch.dtype | None = None
+    layout: str = "heads first"
+    splits: int = 3
+    tile: int = 32
+    padding: int = 0
+
+
+def tensors(case: Case, seed: int) -> dict[str, torch.Tensor]:
+    """Inputs in float64 on the CPU; whatever must not be read is NaN."""
+    generator = torch.Generator().manual_seed(seed)
+    total, heads = sum(case.rows) + case.padding, case.kv_heads * case.group
+    lengths = [0 if c is None else c + r for c, r in zip(case.context, case.rows, strict=True)]
+    pages = [-(-(c or 0) // case.page) for c in case.context]
+    blocks = sum(pages) + 3
+    cache = torch.full((blocks, case.page, case.kv_heads, 2 * case.head_dim), torch.nan, dtype=torch.float64)
+    table = torch.zeros(len(lengths), max([*pages, 1]) + 1, dtype=torch.int32)
+    free = torch.randperm(blocks - 1, generator=generator)[: sum(pages)] + 1
+    at = 0
+    for i, count in enumerate(pages):
+        own = free[at : at + count]
+        table[i, :count] = own.int()
+        at += count
+        c = torch.arange(case.context[i] or 0)
+        cache[own[c // case.page], c % case.page] = torch.randn(
+            len(c), case.kv_heads, 2 * case.head_dim, generator=generator, dtype=torch.float64
+        )
+    random_ = torch.randn(3, total, heads, case.head_dim, generator=generator, dtype=torch.float64)
+    return {
+        "query": random_[0],
+        "key": random_[1, :, : case.kv_heads],
+        "value": random_[2, :, : case.kv_heads],
+        "cache": cache,
+        "block_table": table,
+        "seq_lens": torch.tensor(lengths, dtype=torch.int32),
+        "query_start_loc": torch.tensor([0, *torch.tensor(case.rows).cumsum(0).tolist()], dtype=torch.int32),
+        "sinks": torch.randn(heads, generator=generator, dtype=torch.float64),
+    }
+
+
+def placed(cache: torch.Tensor, layout: str, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """key_cache, value_cache [blocks, page, kv_heads, head_dim] as views of one tensor in a layout vLLM has had."""
+    half = cache.shape[-1] // 2
+    if layout == "heads first":  # [blocks, kv_heads, page, 2 head_dim]
+        kept = cache.transpose(1, 2).contiguous().to(DEVICE, dtype).transpose(1, 2)
+        return kept[..., :half], kept[..., half:]
+    pair = torch.stack([cache[..., :half], cache[..., half:]], dim=0 if layout == "pair first" else 1)
+    pair = pair.contiguous().to(DEVICE, dtype)
+    return (pair[0], pair[1]) if layout == "pair first" else (pair[:, 0], pair[:, 1])
+
+
+def check(case: Case, seed: int = 0) -> None:
+    given = tensors(case, seed)
+    rule = DraftLayer(window=case.window, causal=case.causal, rope=Rope(theta=1e4, rotary_dim=case.head_dim))
+    cache_dtype = case.cache or case.dtype
+    key_scale, value_scale = (0.05, 0.07) if cache_dtype == FP8 else (1.0, 1.0)
+    half = case.head_dim
+    stored = given["cache"].clone()
+    stored[..., :half] /= key_scale
+    stored[..., half:] /= value_scale
+    key_cache, value_cache = placed(stored, case.layout, cache_dtype)
+    moved = {k: given[k].to(DEVICE, case.dtype) for k in ("query", "key", "value", "sinks")}
+    exact_cache = torch.cat([key_cache.double().cpu() * key_scale, value_cache.double().cpu() * value_scale], dim=-1)
+    index = {k: given[k].to(DEVICE) for k in ("block_table", "seq_lens", "query_start_loc")}
+    expected = reference(
+        *(moved[k].double().cpu() for k in ("query", "key", "value")),
+        exact_cache[..., :half], exact_cache[..., half:],
+        *(given[k] for k in index), rule, half**-0.5, moved["sinks"].double().cpu() if case.sinks else None,
+    )  # fmt: skip
+    out = torch.full_like(moved["query"], torch.nan)
+    scales = {}
+    if cache_dtype == FP8:
+        scales = {
+            "key_scale": torch.tensor([key_scale], device=DEVICE),
+            "value_scale": torch.tensor([value_scale], device=DEVICE),
+        }
+    kernels.drafter_attention(
+        moved["query"], moved["key"], moved["value"], key_cache, value_cache, *index.values(), out,
+        max_rows=max(case.rows), scale=half**-0.5, window=case.window, causal=case.causal,
+        sinks=moved["sinks"] if case.sinks else None, **scales,
+        how=kernels.Plan(splits=case.splits, tile=case.tile) if case.splits else None,
+    )  # fmt: skip
+    real = sum(case.rows)
+    torch.testing.assert_close(
+        out[:real].double().cpu(), expected[:real], rtol=0, atol=TOLERANCE[case.dtype], msg=lambda m: f"{case}\n{m}"
+    )
+    assert out[real:].isnan().all(), "rows of no request must be left alone"
+
+
+CASES = {
+    "one request": Case(rows=(8,), context=(100,)),
+    "first page only partly filled": Case(rows=(8,), context=(5,)),
+    "no context": Case(rows=(3,), context=(0,)),
+    "length 0 beside others": Case(rows=(4, 4, 4), context=(20, None, 33), padding=2),
+    "rows differ, one has none": Case(rows=(8, 0, 1, 5), context=(64, 0, 31, 16)),
+    "causal": Case(rows=(8, 8), context=(31, 70), causal=True),
+    "window, causal": Case(rows=(8, 8), context=(31, 170), window=32, causal=True),
+    "window, both ways": Case(rows=(8, 8), context=(31, 170), window=32),
+    "window smaller than the block": Case(rows=(8, 8), context=(2, 90), window=3),
+    "window of one, causal": Case(rows=(4,), context=(40,), window=1, causal=True),
+    "window at W - 1, W, W + 1": Case(rows=(5, 5, 5), context=(31, 32, 33), window=32),
+    "sinks": Case(rows=(8, 3), context=(40, 0), sinks=True),
+    "sinks, one split": Case(rows=(8, 3), context=(40, 0), sinks=True, splits=1),
+    "one split": Case(rows=(8, 8), context=(40, 7), splits=1),
+    "more splits than tiles": Case(rows=(8,), context=(40,), splits=9),
+    "splits chosen by the plan": Case(rows=(8,), context=(300,), window=128, causal=True, splits=0),
+    "group of three": Case(rows=(8,), context=(50,), kv_heads=3, group=3),
+    "one query head": Case(rows=(5,), context=(50,), kv_heads=1, group=1),
+    "head of 80": Case(rows=(4,), context=(50,), head_dim=80),
+    "head of 96": Case(rows=(4,), context=(50,), head_dim=96, group=2),
+    "head of 256": Case(rows=(2,), context=(50,), head_dim=256, group=2),
+    "large odd pages": Case(rows=(8,), context=(1100,), page=1056, window=64, causal=True, group=2),
+    "keys and values apart": Case(rows=(4,), context=(50,), layout="pair first"),
+    "keys and values apart in each block": Case(rows=(4,), context=(50,), layout="pair second"),
+    "bf16": Case(rows=(8, 8), context=(100, 3), dtype=torch.bfloat16, window=48),
+    "fp16": Case(rows=(8, 8), context=(100, 3), dtype=torch.float16),
+    "fp8 pages": Case(rows=(8, 8), context=(100, 3), dtype=torch.bfloat16, cache=FP8),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_equals_the_reference(name: str) -> None:
+    if DEVICE == "cpu" and torch.bfloat16 in (CASES[name].dtype, CASES[name].cache):
+        pytest.skip("Triton's interpreter multiplies no bf16 matrices; runs on a GPU")
+    check(CASES[name])
+
+
+def random_case(seed: int) -> Case:
+    """What a kernel is compiled for changes with every 13th seed, lengths with every one."""
+    kind, draw = random.Random(seed // SAME), random.Random(seed)
+    requests, rows = draw.randint(1, 6), kind.randint(1, 16)
+    dtype = kind.choice([torch.float32, torch.bfloat16, torch.bfloat16, torch.float16])
+    head_dim = kind.choice([64, 64, 80, 96, 128, 128, 256])
+    return Case(
+        rows=tuple(draw.choice([rows, rows, rows, draw.randint(0, rows)]) for _ in range(requests - 1)) + (rows,),
+        context=tuple(draw.choice([None, 0, draw.randint(0, 40), draw.randint(0, 900)]) for _ in range(requests)),
+        kv_heads=draw.choice([1, 2, 3, 8]),
+        group=kind.choice([1, 2, 3, 4, 5, 8]) if head_dim < 256 else kind.choice([1, 2, 4]),
+        head_dim=head_dim,
+        page=kind.choice([16, 16, 32, 48, 128, 864, 1056]),
+        window=kind.choice([1, 7, 64, 128, 500]) if kind.random() < 0.6 else None,
+        causal=kind.random() < 0.5,
+        sinks=kind.random() < 0.3,
+        dtype=dtype,
+        cache=FP8 if dtype is not torch.float32 and kind.random() < 0.2 else None,
+        layout=kind.choice(["heads first", "pair first", "pair second"]),
+        splits=kind.choice([0, 1, 2, 5, 16]),
+        tile=kind.choice([32, 64, 64]),
+        padding=draw.randint(0, 3),
+    )
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("part", range(8))
+def test_random_shapes_on_the_gpu(part: int) -> None:
+    """520 cases in all; a failure names the seed, which makes the case again."""
+    print(f"seeds {part * 65} to {part * 65 + 64}")
+    for seed in range(part * 65, part * 65 + 65):
+        case = random_case(seed)
+        try:
+            check(case, seed)
+        except Exception as error:
+            pytest.fail(f"seed {seed}: {case}\n{type(error).__name__}: {error}")
+
+
+@pytest.mark.gpu
+def test_a_captured_graph_follows_new_lengths() -> None:
+    """Captured with one set of lengths and pages, replayed with others."""
+    case = Case(rows=(8, 8, 8), context=(700, 300, 5), head_dim=128, dtype=torch.bfloat16, window=256, splits=8)
+    rule = DraftLayer(window=256, causal=False, rope=Rope(theta=1e4, rotary_dim=128))
+    given = tensors(case, 1)
+    key_cache, value_cache = placed(given["cache"], "heads first", torch.bfloat16)
+    moved = {k: given[k].to(DEVICE, case.dtype) for k in ("query", "key", "value")}
+    index = {k: given[k].to(DEVICE) for k in ("block_table", "seq_lens", "query_start_loc")}
+    out = torch.empty_like(moved["query"])
+
+    def launch() -> None:
+        kernels.drafter_attention(
+            *moved.values(), key_cache, value_cache, *index.values(), out,
+            max_rows=8, scale=0.1, window=256, causal=False, how=kernels.Plan(splits=8),
+        )  # fmt: skip
+
+    launch()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        launch()
+    for lengths in ([708, 308, 13], [100, 308, 8], [0, 9, 13], [708, 0, 0]):
+        index["seq_lens"].copy_(torch.tensor(lengths, dtype=torch.int32))
+        out.fill_(torch.nan)
+        graph.replay()
+        expected = reference(
+            *(t.double().cpu() for t in moved.values()), key_cache.double().cpu(), value_cache.double().cpu(),
+            given["block_table"], torch.tensor(lengths), given["query_start_loc"], rule, 0.1,
+        )  # fmt: skip
+        torch.testing.assert_close(out.double().cpu(), expected, rtol=0, atol=3e-2)
+
+
+def test_bad_input_is_named() -> None:
+    case = Case(rows=(4,), context=(10,))
+    given = tensors(case, 0)
+    key_cache, value_cache = placed(given["cache"], "heads first", torch.float32)
+    moved = {k: given[k].to(DEVICE, torch.float32) for k in ("query", "key", "value")}
+    index = {k: given[k].to(DEVICE) for k in ("block_table", "seq_lens", "query_start_loc")}
+    out = torch.empty_like(moved["query"])
+    arguments: dict[str, Any] = {
+        **moved, "key_cache": key_cache, "value_cache": value_cache, **index, "out": out,
+        "max_rows": 4, "scale": 1.0, "window": None, "causal": False,
+    }  # fmt: skip
+    kernels.drafter_attention(**arguments)
+    for field, bad in {
+        "window": 0,
+        "max_rows": 65,
+        "key": moved["key"][:, :, :32],
+        "value": moved["value"].bfloat16(),
+        "seq_lens": index["seq_lens"].long(),
+        "query_start_loc": index["query_start_loc"][:1],
+        "key_cache": key_cache.transpose(-1, -2).contiguous().transpose(-1, -2),
+        "out": out[:2],
+    }.items():
+        with pytest.raises(UserError, match=field):
+            kernels.drafter_attention(**(arguments | {field: bad}))

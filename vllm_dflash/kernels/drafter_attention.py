@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Draft attention (Triton): the rows of a block against their context in pages and against one another.
+
+For request b with anchor a = seq_lens[b] - rows, row r at position p = a + r, query head h of KV head g = h // group:
+
+    s[c] = scale q[r, h] . k[c, g]     context keys c < a (window W: p - c < W), read from the pages
+    s[j] = scale q[r, h] . k'[j, g]    block rows j (causal: j <= r; window: |r - j| < W), read from `key`
+    out[r, h] = sum softmax(s, sink[h]) v
+
+Shapes: query, out [N, heads, D]; key, value [N, kv_heads, D]; caches [blocks, page, kv_heads, D] with any strides;
+block_table [B, pages] int32; seq_lens [B], query_start_loc [B + 1] int32. Reference:
+vllm_dflash.reference.drafter_attention. The block's own K/V need not be stored: nothing reads them after this step.
+
+One program serves all rows and all query heads of one KV head (M = rows x group), so K/V are read once. The visible
+context, from the first visible key to the anchor, is cut into equal splits; the last split also takes the block. With
+more than one split, partial results (fp32: maximum, sum, weighted values) are merged by a second launch. Lengths are
+read on the device and the number of splits does not depend on them, so that a captured graph replays for any lengths.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+import triton
+import triton.language as tl
+
+from vllm_dflash.errors import UserError
+from vllm_dflash.kernels.drafter_attention_arguments import check
+
+LOG2_E = 1.4426950408889634
+
+
+@triton.jit
+def _visible(anchor, WINDOW: tl.constexpr):
+    """First visible context key of any row, and how many there are."""
+    first = 0
+    if WINDOW > 0:
+        first = tl.maximum(anchor - WINDOW + 1, 0)
+    return first, anchor - first
+
+
+@triton.jit
+def _share(count, splits, BLOCK_N: tl.constexpr):
+    """Keys a split: a whole number of tiles, the same for all."""
+    return tl.cdiv(tl.cdiv(count, splits), BLOCK_N) * BLOCK_N
+
+
+@triton.jit
+def _accumulate(query, key, value, seen, maximum, total, weighted, scale):
+    """One step of the online softmax. seen [M, N]; a row that has seen nothing keeps maximum -inf and total 0."""
+    scores = tl.dot(query, tl.trans(key), input_precision="ieee") * scale
+    scores = tl.where(seen, scores, float("-inf"))
+    higher = tl.maximum(maximum, tl.max(scores, 1))
+    base = tl.where(higher == float("-inf"), 0.0, higher)
+    weights = tl.exp2(scores - base[:, None])
+    shrink = tl.exp2(maximum - base)
+    total = total * shrink + tl.sum(weights, 1)
+    weighted = weighted * shrink[:, None]
+    weighted = tl.dot(weights.to(value.dtype), value, weighted, input_precision="ieee")
+    return higher, total, weighted
+
+
+@triton.jit
+def _attention_kernel(
+    query, key, value, key_cache, value_cache, out, part_values, part_stats,
+    block_table, seq_lens, query_start_loc, sinks, key_scale, value_scale,
+    scale, splits,
+    query_row, query_head, key_row, key_head, value_row, value_head, out_row, out_head,
+    key_block, key_page, key_cache_head, value_block, value_page, value_cache_head, table_row,
+    GROUP: tl.constexpr, ROWS: tl.constexpr, WINDOW: tl.constexpr, CAUSAL: tl.constexpr, MERGED: tl.constexpr,
+    SINKS: tl.constexpr, SCALED: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_D: tl.constexpr,
+    STAGES: tl.constexpr, DEPENDENT: tl.constexpr,
+):  # fmt: skip
+    split, head, request = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    begin = tl.load(query_start_loc + request)
+    rows = tl.load(query_start_loc + request + 1) - begin
+    length = tl.load(seq_lens + request)
+    if DEPENDENT:
+        tl.extra.cuda.gdc_launch_dependents()
+    if rows <= 0:
+        return
+    anchor = tl.maximum(length - rows, 0)
+
+    m, d = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_D)
+    row, query_of = m // GROUP, head * GROUP + m % GROUP
+    in_block, in_head = (m < ROWS * GROUP) & (row < rows), d < D
+    mask = in_block[:, None] & in_head[None, :]
+    at = (begin + row).to(tl.int64)[:, None]
+    queries = tl.load(query + at * query_row + query_of[:, None] * query_head + d[None, :], mask=mask, other=0.0)
+
+    maximum = tl.full([BLOCK_M], float("-inf"), tl.float32)
+    total = tl.zeros([BLOCK_M], tl.float32)
+    weighted = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
+    context_scale = scale
+    if SCALED:
+        context_scale = scale * tl.load(key_scale)
+
+    first, count = _visible(anchor, WINDOW)
+    share = _share(count, splits, BLOCK_N)
+    start = first + split * share
+    stop = tl.minimum(start + share, anchor)
+    for position in tl.range(start, stop, BLOCK_N, num_stages=STAGES):
+        c = position + tl.arange(0, BLOCK_N)
+        present = c < stop
+        block = tl.load(block_table + request * table_row + c // PAGE, mask=present, other=0).to(tl.int64)
+        within = c % PAGE
+        there = present[:, None] & in_head[None, :]
+        keys = tl.load(
+            key_cache + (block * key_block + within * key_page + head * key_cache_head)[:, None] + d[None, :],
+            mask=there, other=0.0,
+        )  # fmt: skip
+        values = tl.load(
+            value_cache + (block * value_block + within * value_page + head * value_cache_head)[:, None] + d[None, :],
+            mask=there, other=0.0,
+        )  # fmt: skip
+        seen = in_block[:, None] & present[None, :]
+        if WINDOW > 0:
+            seen = seen & ((anchor + row)[:, None] - c[None, :] < WINDOW)
+        maximum, total, weighted = _accumulate(
+            queries, keys.to(queries.dtype), values.to(queries.dtype), seen, maximum, total, weighted, context_scale
+        )
+    if SCALED:
+        weighted = weighted * tl.load(value_scale)
+
+    if split == splits - 1:
+        j = tl.arange(0, BLOCK_R)
+        exists = j < rows
+        wanted = exists[:, None] & in_head[None, :]
+        own = (begin + j).to(tl.int64)[:, None]
+        own_keys = tl.load(key + own * key_row + head * key_head + d[None, :], mask=wanted, other=0.0)
+        own_values = tl.load(value + own * value_row + head * value_head + d[None, :], mask=wanted, other=0.0)
+        sees = in_block[:, None] & exists[None, :]
+        if CAUSAL:
+            sees = sees & (j[None, :] <= row[:, None])
+        if WINDOW > 0:
+            apart = row[:, None] - j[None, :]
+            sees = sees & (apart < WINDOW) & (-apart < WINDOW)
+        maximum, total, weighted = _accumulate(
+            queries, own_keys.to(queries.dtype), own_values.to(queries.dtype), sees, maximum, total, weighted, scale
+        )
+        if SINKS:
+            sink = tl.load(sinks + query_of, mask=in_block, other=0.0).to(tl.float32) * 1.4426950408889634
+            base = tl.maximum(maximum, sink)
+            shrink = tl.exp2(maximum - base)
+            total = total * shrink + tl.exp2(sink - base)
+            weighted = weighted * shrink[:, None]
+            maximum = base
+
+    if not MERGED:
+        live = length > 0
+        result = tl.where(live, weighted / tl.where(total == 0.0, 1.0, total)[:, None], 0.0)
+        target = out + (begin + row).to(tl.int64)[:, None] * out_row + query_of[:, None] * out_head + d[None, :]
+        tl.store(target, result.to(out.dtype.element_ty), mask=mask)
+    elif (start < stop) | (split == splits - 1):
+        place = ((request * tl.num_programs(1) + head) * splits + split).to(tl.int64) * BLOCK_M + m
+        tl.store(part_values + place[:, None] * BLOCK_D + d[None, :], weighted, mask=mask)
+        tl.store(part_stats + place * 2, maximum, mask=in_block)
+        tl.store(part_stats + place * 2 + 1, total, mask=in_block)
+
+
+@triton.jit
+def _merge_kernel(
+    part_values, part_stats, out, seq_lens, query_start_loc, splits, out_row, out_head,
+    GROUP: tl.constexpr, WINDOW: tl.constexpr, D: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_D: tl.constexpr,
+    DEPENDENT: tl.constexpr,
+):  # fmt: skip
+    """One program a row and query head: sum over the splits that hold something."""
+    m, head, request = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    begin = tl.load(query_start_loc + request)
+    rows = tl.load(query_start_loc + request + 1) - begin
+    length = tl.load(seq_lens + request)
+    row, query_of = m // GROUP, head * GROUP + m % GROUP
+    if DEPENDENT:
+        tl.extra.cuda.gdc_wait()  # also by programs without a row: the grid must not end before the first launch has
+    if row >= rows:
+        return
+    _first, count = _visible(tl.maximum(length - rows, 0), WINDOW)
+    share = _share(count, splits, BLOCK_N)
+    split, d = tl.arange(0, BLOCK_S), tl.arange(0, BLOCK_D)
+    holds = ((split * share < count) | (split == splits - 1)) & (split < splits)
+    place = ((request * tl.num_programs(1) + head) * splits + split).to(tl.int64) * BLOCK_M + m
+    maximum = tl.load(part_stats + place * 2, mask=holds, other=float("-inf"))
+    total = tl.load(part_stats + place * 2 + 1, mask=holds, other=0.0)
+    weighted = tl.load(
+        part_values + place[:, None] * BLOCK_D + d[None, :], mask=holds[:, None] & (d < D)[None, :], other=0.0
+    )
+    base = tl.max(maximum, 0)
+    shrink = tl.exp2(maximum - tl.where(base == float("-inf"), 0.0, base))
+    total = tl.sum(total * shrink, 0)
+    result = tl.sum(weighted * shrink[:, None], 0) / tl.where(total == 0.0, 1.0, total)
+    result = tl.where(length > 0, result, 0.0)
+    at = (begin + row).to(tl.int64) * out_row + query_of * out_head
+    tl.store(out + at + d, result.to(out.dtype.element_ty), mask=d < D)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a launch is cut. splits: programs that share one request and KV head. tile: context keys a loop step."""
+
+    splits: int
+    tile: int = 64
+    warps: int = 4
+    stages: int = 3
+
+
+@cache
+def _processors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def plan(requests: int, kv_heads: int, rows_times_group: int, window: int | None, device: torch.device) -> Plan:
+    """Splits from occupancy: enough programs to fill the card, none with less than a tile of a full window."""
+    processors = _processors(device) if device.type == "cuda" else 4
+    tile = 64
+    fill = max(1, (2 * processors) // max(1, requests * kv_heads))
+    most = 64 if window is None else -(-window // tile) + 1
+    return Plan(splits=min(fill, most), tile=tile)
+
+
+def drafter_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    key_cache: torch.Tensor,
+    value_cache: torch.Tensor,
+    block_table: torch.Tensor,
+    seq_lens: torch.Tensor,
+    query_start_loc: torch.Tensor,
+    out: torch.Tensor,
+    *,
+    max_rows: int,
+    scale: float,
+    window: int | None,
+    causal: bool,
+    sinks: torch.Tensor | None = None,
+    key_scale: torch.Tensor | None = None,
+    value_scale: torch.Tensor | None = None,
+    how: Plan | None = None,
+) -> torch.Tensor:
+    """Launches the kernel; graph-safe. Shapes in the module's docstring.
+
+    Args:
+        max_rows: most rows of a request in this batch.
+        window, causal: the draft layer's rule (None: full).
+        sinks: [heads]. key_scale, value_scale: fp32 tensors of one element, factors of an fp8 cache.
+        how: how the launch is cut; None: `plan`.
+
+    Returns:
+        out. Rows of requests of length 0 are set to 0; rows that belong to no request are left alone.
+
+    Raises:
+        UserError: shapes, types or strides that the kernel does not take.
+    """
+    check(query, key, value, key_cache, value_cache, block_table, seq_lens, query_start_loc, out, max_rows, window)
+    heads, head_dim = query.shape[1:]
+    kv_heads, requests = key.shape[1], seq_lens.shape[0]
+    if requests == 0 or query.shape[0] == 0:
+        return out
+    group = heads // kv_heads
+    block_m, block_d = max(16, triton.next_power_of_2(max_rows * group)), max(16, triton.next_power_of_2(head_dim))
+    chosen = how or plan(requests, kv_heads, max_rows * group, window, query.device)
+    dependent = query.is_cuda and chosen.splits > 1 and torch.cuda.get_device_capability(query.device)[0] >= 9
+    extra = {"launch_pdl": True} if dependent else {}
+    if chosen.splits > 1:
+        places = requests * kv_heads * chosen.splits * block_m
+        part_values = torch.empty(places * block_d, dtype=torch.float32, device=query.device)
+        part_stats = torch.empty(places * 2, dtype=torch.float32, device=query.device)
+    else:
+        part_values = part_stats = out
+    scaled = key_scale is not None or value_scale is not None
+    if scaled and (key_scale is None or value_scale is None):
+        raise UserError("a scaled cache has two scales", field="value_scale", found=value_scale, needed="a tensor")
+    _attention_kernel[(chosen.splits, kv_heads, requests)](
+        query, key, value, key_cache, value_cache, out, part_values, part_stats,
+        block_table, seq_lens, query_start_loc, sinks if sinks is not None else out,
+        key_scale if scaled else out, value_scale if scaled else out,
+        scale * LOG2_E, chosen.splits,
+        query.stride(0), query.stride(1), key.stride(0), key.stride(1), value.stride(0), value.stride(1),
+        out.stride(0), out.stride(1),
+        key_cache.stride(0), key_cache.stride(1), key_cache.stride(2),
+        value_cache.stride(0), value_cache.stride(1), value_cache.stride(2), block_table.stride(0),
+        GROUP=group, ROWS=max_rows, WINDOW=window or 0, CAUSAL=causal, MERGED=chosen.splits > 1,
+        SINKS=sinks is not None, SCALED=scaled, D=head_dim, PAGE=key_cache.shape[1],
+        BLOCK_M=block_m, BLOCK_N=chosen.tile, BLOCK_R=max(16, triton.next_power_of_2(max_rows)), BLOCK_D=block_d,
+        STAGES=chosen.stages, DEPENDENT=dependent, num_warps=chosen.warps,
+    )  # fmt: skip
+    if chosen.splits > 1:
+        _merge_kernel[(max_rows * group, kv_heads, requests)](
+            part_values, part_stats, out, seq_lens, query_start_loc, chosen.splits, out.stride(0), out.stride(1),
+            GROUP=group, WINDOW=window or 0, D=head_dim,
+            BLOCK_M=block_m, BLOCK_N=chosen.tile, BLOCK_S=triton.next_power_of_2(chosen.splits), BLOCK_D=block_d,
+            DEPENDENT=dependent, num_warps=1 if chosen.splits <= 16 else 4, **extra,
+        )  # fmt: skip
+    return out
