@@ -188,9 +188,7 @@ def truth(vllm, folder):
     theta, partial = rope.pop("rope_theta"), rope.pop("partial_rotary_factor", 1.0)
     rope.pop("type", None)
     plain = rope.get("rope_type", "default") == "default"
-    taken = Rope(
-        theta, int(head_dim * partial), None if plain else rope, getattr(config, "is_neox_style", True)
-    )
+    taken = Rope(theta, int(head_dim * partial), None if plain else rope, getattr(config, "is_neox_style", True))
     nested = config.dflash_config
     fields |= {
         "tap_layer_ids": tuple(sorted(i - 1 for i in aux)),
@@ -198,9 +196,7 @@ def truth(vllm, folder):
         "head_dim": head_dim,
         "draft_vocab_size": getattr(config, "draft_vocab_size", None) or config.vocab_size,
         "attention_bias": getattr(config, "attention_bias", False),
-        "attention_sinks": nested.get(
-            "attention_sink_bias", getattr(config, "add_swa_attention_sink_bias", False)
-        ),
+        "attention_sinks": nested.get("attention_sink_bias", getattr(config, "add_swa_attention_sink_bias", False)),
         "value_scale": nested.get("attention_value_scale") or 1.0,
         "logit_scale": getattr(config, "logit_scale", 1.0),
         "sample_from_anchor": nested.get("sample_from_anchor", False),

@@ -18,8 +18,8 @@ torch.set_num_threads(1)
 LAYERS, ANSWER = 6, 48
 
 
-def make_target(folder: Path) -> Path:
-    torch.manual_seed(11)
+def make_target(folder: Path, seed: int = 11) -> Path:
+    torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=VOCABULARY, hidden_size=64, intermediate_size=128, num_hidden_layers=LAYERS, head_dim=16,
         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256, tie_word_embeddings=True,

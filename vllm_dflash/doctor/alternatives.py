@@ -9,6 +9,7 @@ from vllm_dflash.checkpoint import DraftLayer, TargetConfig
 from vllm_dflash.fit.reading import Reading
 
 COMMON_THETAS = (1e4, 1e6, 1e7)
+COMMON_WINDOWS = tuple(2**power for power in range(4, 16))
 
 
 class Other(NamedTuple):
@@ -24,6 +25,7 @@ def alternatives(reading: Reading, target: TargetConfig, masks: Sequence[int], c
     """Without masks already tried; windows that no context of these samples reaches are left alone."""
     yield from _taps(reading, target.num_hidden_layers)
     yield from _windows(reading, context)
+    yield from _lost_windows(reading, context)
     yield from _causality(reading)
     yield from _thetas(reading, target)
     flipped = not reading.sample_from_anchor
@@ -49,6 +51,24 @@ def _windows(reading: Reading, context: int) -> Iterator[Other]:
     if any(layer.window is not None and layer.window < context for layer in reading.layers):
         layers = tuple(replace(layer, window=None) for layer in reading.layers)
         yield Other("layers.window", "no sliding windows", "full_attention everywhere", replace(reading, layers=layers))
+
+
+def _lost_windows(reading: Reading, context: int) -> Iterator[Other]:
+    """A config without windows may have lost them: all layers, or all but the last, sliding and causal or not."""
+    if any(layer.window is not None for layer in reading.layers):
+        return
+    last = len(reading.layers) - 1
+    for window in (one for one in COMMON_WINDOWS if one < context):
+        for kept, words in ((last, "all layers but the last"), (None, "all layers"))[not last :]:
+            for causal in (True, False):
+                layers = tuple(
+                    one if i == kept else replace(one, window=window, causal=causal)
+                    for i, one in enumerate(reading.layers)
+                )
+                kind = "causal" if causal else "bidirectional"
+                name = f"{words} sliding ({kind}, window {window})"
+                change = f"sliding_attention ({kind}, sliding_window {window}) in {words}"
+                yield Other("layers.window", name, change, replace(reading, layers=layers))
 
 
 def _causality(reading: Reading) -> Iterator[Other]:

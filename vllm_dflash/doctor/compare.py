@@ -67,9 +67,7 @@ def stock_findings(config: DraftConfig, stock: StockView, target: TargetConfig |
     """The same as findings, with what to do."""
     name = f"stock vLLM {stock.version}"
     found = [
-        Finding(
-            "WARNING", "stock", f"{name} would not start with this drafter", refusal.reason, refusal.remedy
-        )
+        Finding("WARNING", "stock", f"{name} would not start with this drafter", refusal.reason, refusal.remedy)
         for refusal in stock.refusals
     ]
     found += [_finding(one, config, name) for one in differences(config, stock)]
@@ -142,9 +140,7 @@ def show_part(layer: DraftLayer, part: str) -> str:
 
 
 def show_rope(rope: Rope) -> str:
-    scaling = (
-        "" if rope.scaling is None else f" {rope.scaling['rope_type']} x{rope.scaling.get('factor', '?')}"
-    )
+    scaling = "" if rope.scaling is None else f" {rope.scaling['rope_type']} x{rope.scaling.get('factor', '?')}"
     style = "" if rope.is_neox_style else " interleaved"
     return f"theta {rope.theta:g}{scaling} on {rope.rotary_dim} dimensions{style}"
 

@@ -59,9 +59,7 @@ def choose_version(asked: str) -> tuple[str, list[Finding]]:
     """A version whose rules are known: the one asked for, or the nearest to the installed one."""
     if asked != "installed":
         if asked not in KNOWN_VERSIONS:
-            raise UserError(
-                "unknown vLLM version", field="--vllm-version", found=asked, needed=f"{KNOWN_VERSIONS}"
-            )
+            raise UserError("unknown vLLM version", field="--vllm-version", found=asked, needed=f"{KNOWN_VERSIONS}")
         return asked, []
     installed = installed_version()
     if installed is None:

@@ -52,8 +52,7 @@ def as_dict(examination: Examination) -> dict[str, Any]:
 def as_text(examination: Examination) -> str:
     """For a terminal: what a checkpoint's own strings hold beyond printable characters is escaped."""
     return "\n".join(
-        line if line.isprintable() else line.encode("unicode_escape").decode("ascii")
-        for line in _lines(examination)
+        line if line.isprintable() else line.encode("unicode_escape").decode("ascii") for line in _lines(examination)
     )
 
 

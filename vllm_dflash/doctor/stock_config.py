@@ -124,9 +124,7 @@ def _qwen3(values: Mapping[str, Any]) -> Attributes:
     if found["num_key_value_heads"] is None:
         found["num_key_value_heads"] = found["num_attention_heads"]
     if found["layer_types"] is None:
-        first = (
-            found["max_window_layers"] if found["sliding_window"] is not None else found["num_hidden_layers"]
-        )
+        first = found["max_window_layers"] if found["sliding_window"] is not None else found["num_hidden_layers"]
         count = found["num_hidden_layers"]
         found["layer_types"] = [SLIDING if i >= first else FULL for i in range(count)]
     return found
@@ -159,9 +157,7 @@ def _speculators(values: Mapping[str, Any]) -> tuple[Attributes, list[Refusal]]:
     }, refusals
 
 
-def _scaling(
-    entry: Mapping[str, Any], source: Mapping[str, Any], attributes: Attributes
-) -> Mapping[str, Any] | None:
+def _scaling(entry: Mapping[str, Any], source: Mapping[str, Any], attributes: Attributes) -> Mapping[str, Any] | None:
     kind = entry.get("rope_type", entry.get("type", "default"))
     if kind in ("default", "mrope"):
         return None
