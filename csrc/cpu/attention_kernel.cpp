@@ -7,6 +7,7 @@
 // times a vector of lanes, accumulated in registers.
 #include "element.h"
 #include "kernels.h"
+#include "kernels_of_set.h"
 
 namespace dflash {
 namespace DFLASH_ISA {
@@ -26,7 +27,7 @@ struct Partial {
     Partial(float* at, int lanes) : peak(at), sum(at + lanes), out(at + 2 * lanes) {}
 };
 
-static int64_t partial_floats(const dflash_attention_args& a, int rows) {
+int64_t partial_floats(const dflash_attention_args& a, int rows) {
     return int64_t(lane_count(a, rows)) * (a.head_dim + 2);
 }
 
@@ -43,7 +44,7 @@ struct Scratch {
     }
 };
 
-static int64_t scratch_floats(const dflash_attention_args& a, int rows) {
+int64_t scratch_floats(const dflash_attention_args& a, int rows) {
     return kKeys * (kMaxVecs * kLanes + 2 * int64_t(a.head_dim)) + int64_t(lane_count(a, rows)) * (a.head_dim + 2);
 }
 
@@ -169,7 +170,7 @@ static void panel(const Scratch& s, const Partial& p, int lane, int lanes, int f
         value_tile<N, 1>(s.score, n, s.value + d, head_dim, fade, p.out + int64_t(d) * lanes + lane, lanes);
 }
 
-static void chunk(const dflash_attention_args& a, const AttentionGroup& g, int index, float* scratch, float* partial) {
+void attention_chunk(const dflash_attention_args& a, const AttentionGroup& g, int index, float* scratch, float* partial) {
     const int lanes = lane_count(a, g.rows);
     const Scratch s(scratch, lanes, a.head_dim);
     const Partial p(partial, lanes);
@@ -199,7 +200,7 @@ static void chunk(const dflash_attention_args& a, const AttentionGroup& g, int i
     }
 }
 
-static void merge(const dflash_attention_args& a, const AttentionGroup& g, const float* partials, int64_t stride,
+void attention_merge(const dflash_attention_args& a, const AttentionGroup& g, const float* partials, int64_t stride,
                   float* scratch) {
     const int lanes = lane_count(a, g.rows), group = a.heads / a.kv_heads;
     const Scratch s(scratch, lanes, a.head_dim);
@@ -230,11 +231,6 @@ static void merge(const dflash_attention_args& a, const AttentionGroup& g, const
         kWriteRow[a.dtype](row, a.head_dim, a.output, at);
     }
 }
-
-#define DFLASH_TEXT(x) #x
-#define DFLASH_NAME(x) DFLASH_TEXT(x)
-extern const Kernels table;
-const Kernels table = {DFLASH_NAME(DFLASH_ISA), partial_floats, scratch_floats, chunk, merge};
 
 }  // namespace DFLASH_ISA
 }  // namespace dflash

@@ -27,11 +27,20 @@ struct Kernels {
     // Merges a group's chunks, in order, into the output.
     void (*attention_merge)(const dflash_attention_args&, const AttentionGroup&, const float* partials,
                             int64_t partial_stride, float* scratch);
+    // Rows [first, first + rows) of one layer.
+    void (*context_rows)(const dflash_context_kv_args&, int layer, int first, int rows);
 };
+
+constexpr int kMostHeadDim = 1024;  // of context_kv, which keeps a head on the stack
 
 const Kernels& kernels();  // of the instruction set in use
 
 int fail(const char* format, ...) __attribute__((format(printf, 1, 2)));  // sets dflash_message(), returns 1
+
+// Element i of an array of 4- or 8-byte integers.
+static inline int64_t integer(const void* array, int bytes, int64_t i) {
+    return bytes == 8 ? static_cast<const int64_t*>(array)[i] : static_cast<const int32_t*>(array)[i];
+}
 
 // body(context, task, worker) for every task; workers are numbered from 0 to threads - 1.
 void parallel_for(int tasks, int threads, void (*body)(void*, int, int), void* context);

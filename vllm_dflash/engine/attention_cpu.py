@@ -11,10 +11,21 @@ from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
 
 from vllm_dflash.engine import attention_torch
 from vllm_dflash.kernels.native_attention import drafter_attention
+from vllm_dflash.kernels.native_context_kv import store
 
 
 class Impl(attention_torch.Impl):
-    """The torch path's class with its attention in C++."""
+    """The torch path's class with its store and its attention in C++."""
+
+    def do_kv_cache_update(
+        self,
+        layer: Any,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        kv_cache: torch.Tensor,
+        slot_mapping: torch.Tensor,
+    ) -> None:
+        store(key, value, kv_cache, slot_mapping)
 
     def forward(
         self,

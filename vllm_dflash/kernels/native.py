@@ -41,7 +41,8 @@ def library() -> ctypes.CDLL:
         getattr(loaded, name).restype = ctypes.c_char_p
     found = loaded.dflash_abi()
     if found != ABI:
-        raise NotBuilt("the CPU kernels are of another version", field="ABI", found=found, needed=f"{ABI}: install again")
+        needed = f"{ABI}: install again"
+        raise NotBuilt("the CPU kernels are of another version", field="ABI", found=found, needed=needed)
     chosen = os.environ.get(VARIABLE)
     if chosen:
         _choose(loaded, chosen)

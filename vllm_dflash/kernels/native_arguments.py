@@ -9,7 +9,7 @@ import torch
 from vllm_dflash.errors import UserError
 
 DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}  # codes of csrc/include/dflash_cpu.h
-INT32, INT64 = (torch.int32,), (torch.int64,)
+INT32, INTEGERS = (torch.int32,), (torch.int32, torch.int64)
 
 
 def require(*checks: tuple[str, Any, Container[Any]]) -> None:
