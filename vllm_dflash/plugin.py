@@ -44,10 +44,11 @@ def register() -> None:
     if reason is not None:
         stand_aside(reason)
         return
-    from vllm_dflash.engine import config_hook, model_hook, probe
+    from vllm_dflash.engine import config_hook, model_hook, positions_hook, probe
 
     config_hook.install()
     model_hook.install()
+    positions_hook.install()
     problem = probe.first_problem(probe.WATCH_NEEDS)
     if problem is None:
         from vllm_dflash.engine import watch_hook

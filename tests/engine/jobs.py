@@ -4,8 +4,8 @@
     python jobs.py JOBS.json RESULTS.json
 
 A job is {"llm": {...LLM arguments...}, "requests": [{"prompt": [ids], "max_tokens": n, ...}], "together": bool}.
-Its result: {"tokens": [[...]], "drafts": [[...] a step], "metrics": {...}, "log": [lines of the plugin]},
-or {"error": "...", "log": [...]}.
+Its result: {"tokens": [[...]], "drafts": [[...] a step], "verified": [[[drafted, accepted] a step with drafts] a
+request], "metrics": {...}, "log": [lines of the plugin]}, or {"error": "...", "log": [...]}.
 """
 
 import gc
@@ -33,6 +33,22 @@ def record_drafts(drafts: list[list[list[int]]]) -> None:
         cls.propose = propose
 
 
+def record_verified(verified: dict[str, list[list[int]]]) -> None:
+    """Keep how many draft tokens of each request were verified and accepted, step by step, on either runner."""
+    from vllm.v1.core.sched.scheduler import Scheduler
+
+    original = Scheduler.make_spec_decoding_stats
+
+    def make(self: Any, stats: Any, num_draft_tokens: int, num_accepted_tokens: int, **kwargs: Any) -> Any:
+        name = kwargs["request_id"].partition("-")[0]  # the engine adds "-" and a random part
+        verified.setdefault(name, []).append([num_draft_tokens, num_accepted_tokens])
+        return original(
+            self, stats, num_draft_tokens=num_draft_tokens, num_accepted_tokens=num_accepted_tokens, **kwargs
+        )
+
+    Scheduler.make_spec_decoding_stats = make
+
+
 def metrics(llm: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for metric in llm.get_metrics():
@@ -41,7 +57,7 @@ def metrics(llm: Any) -> dict[str, Any]:
     return found
 
 
-def run(job: dict[str, Any], drafts: list[list[list[int]]]) -> dict[str, Any]:
+def run(job: dict[str, Any], drafts: list[list[list[int]]], verified: dict[str, list[list[int]]]) -> dict[str, Any]:
     from vllm import LLM, SamplingParams
 
     log: list[str] = []
@@ -56,6 +72,7 @@ def run(job: dict[str, Any], drafts: list[list[list[int]]]) -> dict[str, Any]:
     try:
         llm = LLM(**job["llm"], disable_log_stats=False)
         drafts.clear()
+        verified.clear()
         requests = job["requests"]
         prompts = [{"prompt_token_ids": r["prompt"]} for r in requests]
         sampling = [
@@ -66,13 +83,14 @@ def run(job: dict[str, Any], drafts: list[list[list[int]]]) -> dict[str, Any]:
             if job.get("together")
             else [([p], [s]) for p, s in zip(prompts, sampling, strict=True)]
         )
-        tokens, steps = [], []
+        tokens, steps, checked = [], [], []
         for batch_prompts, batch_sampling in batches:
             done = llm.generate(batch_prompts, batch_sampling, use_tqdm=False)
             tokens += [list(o.outputs[0].token_ids) for o in done]
             steps.append(list(drafts))
+            checked += [verified.get(o.request_id, []) for o in done]
             drafts.clear()
-        result = {"tokens": tokens, "drafts": steps, "metrics": metrics(llm), "log": log}
+        result = {"tokens": tokens, "drafts": steps, "verified": checked, "metrics": metrics(llm), "log": log}
         llm.llm_engine.engine_core.shutdown()
         del llm
     except Exception as error:  # the test asserts on what went wrong
@@ -90,9 +108,11 @@ def main() -> None:
     jobs = json.loads(Path(sys.argv[1]).read_text())
     drafts: list[list[list[int]]] = []
     record_drafts(drafts)
+    verified: dict[str, list[list[int]]] = {}
+    record_verified(verified)
     results = []
     for job in jobs:
-        results.append(run(job, drafts))
+        results.append(run(job, drafts, verified))
         Path(sys.argv[2]).write_text(json.dumps(results))
 
 

@@ -15,7 +15,6 @@ from vllm.config.vllm import VllmConfig
 
 from vllm_dflash.checkpoint import (
     DraftConfig,
-    Rope,
     TargetConfig,
     is_foreign_draft,
     load_draft_config,
@@ -94,12 +93,31 @@ def check_target(config: DraftConfig, target: Any) -> None:
         )
 
 
-def rope_parameters(rope: Rope, head_dim: int) -> dict[str, Any]:
-    """One layer's rope as vLLM's `get_rope` takes it."""
-    return dict(rope.scaling or {"rope_type": "default"}) | {
-        "rope_theta": rope.theta,
-        "partial_rotary_factor": rope.rotary_dim / head_dim,
-    }
+def trained_positions(config: DraftConfig, spec: SpeculativeConfig) -> int:
+    """Positions that may be drafted at: max_position_embeddings, or fewer if the user says so.
+
+    The checkpoint's value is the length after rope scaling; for YaRN, factor times the original length.
+    """
+    trained = config.max_position_embeddings
+    return trained if spec.max_model_len is None else min(trained, spec.max_model_len)
+
+
+def serve_past_range(spec: SpeculativeConfig, config: DraftConfig) -> None:
+    """Let the engine serve what the target serves; drafting stops by itself (engine/positions_hook.py).
+
+    Where the draft's length is shorter, vLLM 0.33's V2 runner lowers the served length to it and the V1 runner stops
+    drafting for a whole batch.
+    """
+    served, trained = spec.target_model_config.max_model_len, trained_positions(config, spec)
+    if served > trained:
+        logger.warning(
+            "max_model_len %d is more than the %d positions of %s (max_position_embeddings): a request that comes "
+            "there goes on without drafts",
+            served,
+            trained,
+            config.path,
+        )
+    spec.draft_model_config.max_model_len = served + max(config.block_size, spec.num_speculative_tokens + 1)
 
 
 def show_plain_drafter(hf_config: Any, config: DraftConfig, target_vocabulary: int) -> None:
@@ -118,7 +136,8 @@ def show_plain_drafter(hf_config: Any, config: DraftConfig, target_vocabulary: i
         # Embedding and head are the target's, with its padding rows.
         hf_config.vocab_size = hf_config.draft_vocab_size = target_vocabulary
     hf_config.logit_scale = config.logit_scale
-    hf_config.rope_parameters = rope_parameters(config.layers[0].rope, config.head_dim)
+    # Only to build the stock layer; ours brings its own (engine/rope.py).
+    hf_config.rope_parameters = {"rope_type": "default", "rope_theta": config.layers[0].rope.theta}
     hf_config.is_neox_style = config.layers[0].rope.is_neox_style
     # vLLM counts a tap by the layer that would read it: the output of layer i is "auxiliary state" i + 1.
     hf_config.eagle_aux_hidden_state_layer_ids = [tap + 1 for tap in config.tap_layer_ids]
@@ -166,6 +185,7 @@ def _after_speculative(spec: SpeculativeConfig) -> None:
             config.path,
             config.block_size,
         )
+    serve_past_range(spec, config)
     show_plain_drafter(draft.hf_config, config, target.get_vocab_size())
     use_our_model(draft)
 

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from vllm.config import VllmConfig, get_current_vllm_config
 from vllm.distributed import get_tensor_model_parallel_rank
-from vllm.model_executor.layers.rotary_embedding import get_rope
 from vllm.model_executor.models.qwen3_dflash import (
     DFlashQwen3DecoderLayer,
     DFlashQwen3ForCausalLM,
@@ -15,17 +14,13 @@ from vllm.model_executor.models.qwen3_dflash import (
 )
 
 from vllm_dflash import __version__
-from vllm_dflash.checkpoint import DraftConfig, Rope
+from vllm_dflash.checkpoint import DraftConfig
 from vllm_dflash.engine import probe
 from vllm_dflash.engine.attention import DraftAttention
-from vllm_dflash.engine.config_hook import draft_config_of, rope_parameters
+from vllm_dflash.engine.config_hook import draft_config_of
+from vllm_dflash.engine.positions import positions_reached
+from vllm_dflash.engine.rope import rotary_embedding
 from vllm_dflash.plugin import logger
-
-
-def rotary_embedding(rope: Rope, max_position: int, head_dim: int) -> Any:
-    """vLLM's rotary embedding for one draft layer; equal parameters give the same (cached) module."""
-    parameters = rope_parameters(rope, head_dim)
-    return get_rope(head_dim, max_position, is_neox_style=rope.is_neox_style, rope_parameters=parameters)
 
 
 class DraftDecoderLayer(DFlashQwen3DecoderLayer):
@@ -53,9 +48,9 @@ class DraftDecoderLayer(DFlashQwen3DecoderLayer):
         attention.attn = DraftAttention(
             attention.attn, rule, cache_config, quant_config, sinks=attention.attention_sink_bias
         )
-        # One position past the served length for each block row, so that no row indexes past the table.
-        longest = max(draft.max_position_embeddings, get_current_vllm_config().model_config.max_model_len)
-        attention.rotary_emb = rotary_embedding(rule.rope, longest + draft.block_size, draft.head_dim)
+        attention.rotary_emb = rotary_embedding(
+            rule.rope, draft.head_dim, draft.max_position_embeddings, positions_reached(get_current_vllm_config())
+        )
 
 
 class DraftModel(DFlashQwen3Model):

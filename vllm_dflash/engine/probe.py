@@ -43,6 +43,8 @@ CONFIG_NEEDS = (
     Need("vllm.config.vllm", "VllmConfig.__post_init__", ("self",)),
     Need("vllm.config.vllm", "VllmConfig.use_v2_model_runner"),
     Need("vllm.model_executor.models.registry", "ModelRegistry.register_model"),
+    Need("vllm.v1.core.sched.scheduler", "Scheduler.schedule", ("self",)),
+    Need("vllm.v1.worker.worker_base", "WorkerWrapperBase.init_device", ("self",)),
 )
 
 # Checked when a draft model is about to be built.
@@ -75,6 +77,13 @@ MODEL_NEEDS = (
         ("self", "layer", "query", "key", "value", "kv_cache", "attn_metadata", "output"),
     ),
     Need("vllm.v1.attention.backend", "AttentionImplBase.get_impl_variants", ("self",)),
+    Need(
+        "vllm.model_executor.layers.rotary_embedding.base",
+        "RotaryEmbedding.__init__",
+        ("self", "head_size", "rotary_dim", "max_position_embeddings", "base", "is_neox_style", "dtype"),
+    ),
+    Need("vllm.model_executor.layers.rotary_embedding.base", "RotaryEmbedding._compute_cos_sin_cache", ("self",)),
+    Need("vllm.v1.spec_decode.dflash", "DFlashProposer.set_inputs_first_pass", ("self",)),
 )
 
 

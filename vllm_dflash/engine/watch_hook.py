@@ -13,16 +13,11 @@ from vllm.v1.spec_decode.metrics import SpecDecodingProm
 
 from vllm_dflash.engine.acceptance import AcceptanceWatch
 from vllm_dflash.engine.config_hook import draft_config_of
-from vllm_dflash.engine.model_hook import ARCHITECTURE
+from vllm_dflash.engine.model_hook import drafts_with_us
 from vllm_dflash.engine.options import Options
 from vllm_dflash.plugin import logger
 
 RECENT = 200  # scheduler steps with drafts that the gauges average over
-
-
-def drafts_with_us(speculative_config: Any) -> bool:
-    draft = getattr(speculative_config, "draft_model_config", None)
-    return draft is not None and ARCHITECTURE in (draft.hf_config.architectures or ())
 
 
 def watch_of(scheduler: Any) -> AcceptanceWatch | None:
