@@ -96,7 +96,7 @@ def test_everything_needed_is_in_this_vllm() -> None:
     ("given", "words"),
     [
         ({"dflash": {"kernel": "auto"}}, ["'kernel'", "one of kernels"]),
-        ({"dflash": {"kernels": "fast"}}, ["'fast'", "auto, torch, flash_attn"]),
+        ({"dflash": {"kernels": "fast"}}, ["'fast'", "auto, triton, cuda, stock, torch"]),
         ({"dflash": 3}, ["3", "an object"]),
     ],
 )
@@ -139,7 +139,7 @@ def test_refusals_and_defaults_of_the_engine(pair: Path, engines: Any, tmp_path:
         (folder / "config.json").write_text(json.dumps(config))
         jobs.append({"llm": llm(pair / "target", folder, K), "requests": []})
     unknown = llm(pair / "target", pair / "SSF", K, additional_config={"dflash": {"kernal": "auto"}})
-    insisted = llm(pair / "target", pair / "SSF", K, additional_config={"dflash": {"kernels": "flash_attn"}})
+    insisted = llm(pair / "target", pair / "SSF", K, additional_config={"dflash": {"kernels": "triton"}})
     no_k = llm(pair / "target", pair / "SSF", K)
     del no_k["speculative_config"]["num_speculative_tokens"]
     request = [{"prompt": prompt(5, 5), "max_tokens": 3}]
@@ -150,5 +150,5 @@ def test_refusals_and_defaults_of_the_engine(pair: Path, engines: Any, tmp_path:
         assert not any("ACTIVE" in line for line in result["log"])
     assert "'kernal'" in results[-3]["error"]
     assert "one of kernels" in results[-3]["error"]
-    assert "flash_attn" in results[-2]["error"]
+    assert "triton" in results[-2]["error"]
     assert f"k {K}," in results[-1]["log"][0]

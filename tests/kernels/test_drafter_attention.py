@@ -12,6 +12,7 @@ from tests.kernels.device import DEVICE, runs_triton
 from vllm_dflash.checkpoint import DraftLayer, Rope
 from vllm_dflash.errors import UserError
 from vllm_dflash.kernels import drafter_attention as kernels
+from vllm_dflash.kernels.drafter_attention_plan import Plan
 from vllm_dflash.reference.drafter_attention import drafter_attention as reference
 
 pytestmark = runs_triton
@@ -113,7 +114,7 @@ def check(case: Case, seed: int = 0) -> None:
         moved["query"], moved["key"], moved["value"], key_cache, value_cache, *index.values(), out,
         max_rows=max(case.rows), scale=half**-0.5, window=case.window, causal=case.causal,
         sinks=moved["sinks"] if case.sinks else None, **scales,
-        how=kernels.Plan(splits=case.splits, tile=case.tile) if case.splits else None,
+        how=Plan(splits=case.splits, tile=case.tile) if case.splits else None,
     )  # fmt: skip
     real = sum(case.rows)
     torch.testing.assert_close(
@@ -212,7 +213,7 @@ def test_a_captured_graph_follows_new_lengths() -> None:
     def launch() -> None:
         kernels.drafter_attention(
             *moved.values(), key_cache, value_cache, *index.values(), out,
-            max_rows=8, scale=0.1, window=256, causal=False, how=kernels.Plan(splits=8),
+            max_rows=8, scale=0.1, window=256, causal=False, how=Plan(splits=8),
         )  # fmt: skip
 
     launch()

@@ -6,6 +6,7 @@ On both runners every draft layer asks for a full-attention KV spec. So all draf
 lives. The window is honoured when keys are read, and only visible pages are read.
 """
 
+import importlib
 from typing import Any
 
 import torch
@@ -15,39 +16,52 @@ from vllm.model_executor.layers.attention import Attention
 from vllm_dflash.checkpoint import DraftLayer
 from vllm_dflash.engine.options import Options
 from vllm_dflash.errors import UserError
-
-# vLLM's choice of backend for the draft -> (our kernels option, module with a `Backend` class).
-_BACKENDS = {
-    "CPU_ATTN": ("torch", "vllm_dflash.engine.attention_torch"),
-    "FLASH_ATTN": ("flash_attn", "vllm_dflash.engine.attention_flash"),
-}
+from vllm_dflash.kernels import native
 
 
 def backend_for(stock_backend: Any) -> tuple[str, Any]:
-    """Our attention backend beside vLLM's choice: (kernels name, backend class).
+    """Our attention backend beside vLLM's choice: (what runs, backend class).
 
-    Raises UserError when there is none, or when `kernels` insists on another.
+    Raises UserError when `kernels` insists on what does not run here.
     """
-    import importlib
-
     asked = Options.parse(get_current_vllm_config().additional_config).kernels
-    name = stock_backend.get_name()
-    if name not in _BACKENDS:
-        raise UserError(
-            "vllm-dflash has no draft attention for this backend",
-            field="speculative_config.attention_backend",
-            found=name,
-            needed=" or ".join(_BACKENDS),
-        )
-    kernels, module = _BACKENDS[name]
-    if asked not in ("auto", kernels):
-        raise UserError(
-            "these kernels do not run on this device",
-            field='additional_config["dflash"].kernels',
-            found=asked,
-            needed=f"auto or {kernels} (vLLM's draft backend is {name})",
-        )
-    return kernels, importlib.import_module(module).Backend
+    stock = stock_backend.get_name()
+    if stock == "CPU_ATTN":
+        return _on_the_cpu(asked)
+    if stock == "FLASH_ATTN":
+        if asked == "stock":
+            return "stock (FlashAttention)", _module("attention_flash").Backend
+        if asked in ("auto", "triton"):
+            return "triton" if asked == "triton" else "auto (triton, FlashAttention)", _module(
+                "attention_triton"
+            ).OverFlash
+        raise _not_here(asked, "auto, triton or stock", stock)
+    if asked in ("auto", "triton"):
+        return "triton", _module("attention_triton").OverTriton
+    raise _not_here(asked, "auto or triton", stock)
+
+
+def _on_the_cpu(asked: str) -> tuple[str, Any]:
+    if asked == "auto" and native.problem() is None:
+        return f"cpu ({native.instruction_set()})", _module("attention_cpu").Backend
+    if asked in ("auto", "torch"):
+        return "torch", _module("attention_torch").Backend
+    raise _not_here(asked, "auto or torch", "CPU_ATTN")
+
+
+def _module(name: str) -> Any:
+    """Imported when chosen: each belongs to a device."""
+    return importlib.import_module(f"vllm_dflash.engine.{name}")
+
+
+def _not_here(asked: str, needed: str, stock: str) -> UserError:
+    why = "; the compiled CUDA kernel is not part of this release" if asked == "cuda" else ""
+    return UserError(
+        f"these kernels do not run on this device{why}",
+        field='additional_config["dflash"].kernels',
+        found=asked,
+        needed=f"{needed} (vLLM's draft backend is {stock})",
+    )
 
 
 class DraftAttention(Attention):
@@ -73,6 +87,8 @@ class DraftAttention(Attention):
         self.sliding_window = None  # the KV spec's window, not the rule's
         self.rule = rule
         self.impl.follow(rule)
+        if hasattr(self.impl, "take"):
+            self.impl.take(rule, self_kernels == "triton")
 
 
 def stored_slots(slot_mapping: torch.Tensor) -> torch.Tensor:

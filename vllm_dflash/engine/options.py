@@ -6,15 +6,15 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from vllm_dflash.errors import UserError
-
-KERNELS = ("auto", "torch", "flash_attn")
+from vllm_dflash.kernels.selection import KERNELS
 
 
 @dataclass(frozen=True)
 class Options:
     """What a user may set under `additional_config["dflash"]`.
 
-    kernels: which draft attention runs. "auto" takes what fits the device; "torch" and "flash_attn" insist.
+    kernels: which kernels run. "auto" takes what was measured fastest on this kind of device, for each shape;
+        "triton", "cuda", "torch" insist; "stock" leaves everything but the layers' rule to vLLM's kernels.
     warn_below: acceptance rate of draft position 1 under which a warning names the likely cause (0: never).
     warn_after: drafts to see before judging.
     """

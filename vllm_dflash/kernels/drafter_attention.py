@@ -13,12 +13,10 @@ vllm_dflash.reference.drafter_attention. The block's own K/V need not be stored:
 
 One program serves all rows and all query heads of one KV head (M = rows x group), so K/V are read once. The visible
 context, from the first visible key to the anchor, is cut into equal splits; the last split also takes the block. With
-more than one split, partial results (fp32: maximum, sum, weighted values) are merged by a second launch. Lengths are
+more than one split, each leaves its softmax mean (in query's type) and the logarithm of its weight (fp32), and a
+second launch merges them. Lengths are
 read on the device and the number of splits does not depend on them, so that a captured graph replays for any lengths.
 """
-
-from dataclasses import dataclass
-from functools import cache
 
 import torch
 import triton
@@ -26,12 +24,13 @@ import triton.language as tl
 
 from vllm_dflash.errors import UserError
 from vllm_dflash.kernels.drafter_attention_arguments import check
+from vllm_dflash.kernels.drafter_attention_plan import Plan, plan
 
 LOG2_E = 1.4426950408889634
 
 
 @triton.jit
-def _visible(anchor, WINDOW: tl.constexpr):
+def _visible(anchor, WINDOW: tl.constexpr):  # type: ignore[no-untyped-def]
     """First visible context key of any row, and how many there are."""
     first = 0
     if WINDOW > 0:
@@ -40,13 +39,13 @@ def _visible(anchor, WINDOW: tl.constexpr):
 
 
 @triton.jit
-def _share(count, splits, BLOCK_N: tl.constexpr):
+def _share(count, splits, BLOCK_N: tl.constexpr):  # type: ignore[no-untyped-def]
     """Keys a split: a whole number of tiles, the same for all."""
     return tl.cdiv(tl.cdiv(count, splits), BLOCK_N) * BLOCK_N
 
 
 @triton.jit
-def _accumulate(query, key, value, seen, maximum, total, weighted, scale):
+def _accumulate(query, key, value, seen, maximum, total, weighted, scale):  # type: ignore[no-untyped-def]
     """One step of the online softmax. seen [M, N]; a row that has seen nothing keeps maximum -inf and total 0."""
     scores = tl.dot(query, tl.trans(key), input_precision="ieee") * scale
     scores = tl.where(seen, scores, float("-inf"))
@@ -61,8 +60,8 @@ def _accumulate(query, key, value, seen, maximum, total, weighted, scale):
 
 
 @triton.jit
-def _attention_kernel(
-    query, key, value, key_cache, value_cache, out, part_values, part_stats,
+def _attention_kernel(  # type: ignore[no-untyped-def]
+    query, key, value, key_cache, value_cache, out, part_values, part_weights,
     block_table, seq_lens, query_start_loc, sinks, key_scale, value_scale,
     scale, splits,
     query_row, query_head, key_row, key_head, value_row, value_head, out_row, out_head,
@@ -147,33 +146,33 @@ def _attention_kernel(
             weighted = weighted * shrink[:, None]
             maximum = base
 
+    result = weighted / tl.where(total == 0.0, 1.0, total)[:, None]
     if not MERGED:
-        live = length > 0
-        result = tl.where(live, weighted / tl.where(total == 0.0, 1.0, total)[:, None], 0.0)
+        result = tl.where(length > 0, result, 0.0)
         target = out + (begin + row).to(tl.int64)[:, None] * out_row + query_of[:, None] * out_head + d[None, :]
         tl.store(target, result.to(out.dtype.element_ty), mask=mask)
     elif (start < stop) | (split == splits - 1):
         place = ((request * tl.num_programs(1) + head) * splits + split).to(tl.int64) * BLOCK_M + m
-        tl.store(part_values + place[:, None] * BLOCK_D + d[None, :], weighted, mask=mask)
-        tl.store(part_stats + place * 2, maximum, mask=in_block)
-        tl.store(part_stats + place * 2 + 1, total, mask=in_block)
+        part = part_values + place[:, None] * BLOCK_D + d[None, :]
+        tl.store(part, result.to(part_values.dtype.element_ty), mask=mask)
+        tl.store(part_weights + place, maximum + tl.log2(total), mask=in_block)
 
 
 @triton.jit
-def _merge_kernel(
-    part_values, part_stats, out, seq_lens, query_start_loc, splits, out_row, out_head,
+def _merge_kernel(  # type: ignore[no-untyped-def]
+    part_values, part_weights, out, seq_lens, query_start_loc, splits, out_row, out_head,
     GROUP: tl.constexpr, WINDOW: tl.constexpr, D: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_D: tl.constexpr,
     DEPENDENT: tl.constexpr,
 ):  # fmt: skip
-    """One program a row and query head: sum over the splits that hold something."""
+    """One program a row and query head: the mean over the splits that hold something."""
     m, head, request = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     begin = tl.load(query_start_loc + request)
     rows = tl.load(query_start_loc + request + 1) - begin
     length = tl.load(seq_lens + request)
-    row, query_of = m // GROUP, head * GROUP + m % GROUP
     if DEPENDENT:
         tl.extra.cuda.gdc_wait()  # also by programs without a row: the grid must not end before the first launch has
+    row, query_of = m // GROUP, head * GROUP + m % GROUP
     if row >= rows:
         return
     _first, count = _visible(tl.maximum(length - rows, 0), WINDOW)
@@ -181,42 +180,17 @@ def _merge_kernel(
     split, d = tl.arange(0, BLOCK_S), tl.arange(0, BLOCK_D)
     holds = ((split * share < count) | (split == splits - 1)) & (split < splits)
     place = ((request * tl.num_programs(1) + head) * splits + split).to(tl.int64) * BLOCK_M + m
-    maximum = tl.load(part_stats + place * 2, mask=holds, other=float("-inf"))
-    total = tl.load(part_stats + place * 2 + 1, mask=holds, other=0.0)
-    weighted = tl.load(
+    weights = tl.load(part_weights + place, mask=holds, other=float("-inf"))
+    values = tl.load(
         part_values + place[:, None] * BLOCK_D + d[None, :], mask=holds[:, None] & (d < D)[None, :], other=0.0
-    )
-    base = tl.max(maximum, 0)
-    shrink = tl.exp2(maximum - tl.where(base == float("-inf"), 0.0, base))
-    total = tl.sum(total * shrink, 0)
-    result = tl.sum(weighted * shrink[:, None], 0) / tl.where(total == 0.0, 1.0, total)
+    ).to(tl.float32)
+    base = tl.max(weights, 0)
+    weights = tl.exp2(weights - tl.where(base == float("-inf"), 0.0, base))
+    total = tl.sum(weights, 0)
+    result = tl.sum(values * weights[:, None], 0) / tl.where(total == 0.0, 1.0, total)
     result = tl.where(length > 0, result, 0.0)
     at = (begin + row).to(tl.int64) * out_row + query_of * out_head
     tl.store(out + at + d, result.to(out.dtype.element_ty), mask=d < D)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How a launch is cut. splits: programs that share one request and KV head. tile: context keys a loop step."""
-
-    splits: int
-    tile: int = 64
-    warps: int = 4
-    stages: int = 3
-
-
-@cache
-def _processors(device: torch.device) -> int:
-    return torch.cuda.get_device_properties(device).multi_processor_count
-
-
-def plan(requests: int, kv_heads: int, rows_times_group: int, window: int | None, device: torch.device) -> Plan:
-    """Splits from occupancy: enough programs to fill the card, none with less than a tile of a full window."""
-    processors = _processors(device) if device.type == "cuda" else 4
-    tile = 64
-    fill = max(1, (2 * processors) // max(1, requests * kv_heads))
-    most = 64 if window is None else -(-window // tile) + 1
-    return Plan(splits=min(fill, most), tile=tile)
 
 
 def drafter_attention(
@@ -260,20 +234,20 @@ def drafter_attention(
         return out
     group = heads // kv_heads
     block_m, block_d = max(16, triton.next_power_of_2(max_rows * group)), max(16, triton.next_power_of_2(head_dim))
-    chosen = how or plan(requests, kv_heads, max_rows * group, window, query.device)
+    chosen = how or plan(requests, kv_heads, max_rows * group, head_dim, window, query.device)
     dependent = query.is_cuda and chosen.splits > 1 and torch.cuda.get_device_capability(query.device)[0] >= 9
     extra = {"launch_pdl": True} if dependent else {}
     if chosen.splits > 1:
         places = requests * kv_heads * chosen.splits * block_m
-        part_values = torch.empty(places * block_d, dtype=torch.float32, device=query.device)
-        part_stats = torch.empty(places * 2, dtype=torch.float32, device=query.device)
+        part_values = torch.empty(places * block_d, dtype=query.dtype, device=query.device)
+        part_weights = torch.empty(places, dtype=torch.float32, device=query.device)
     else:
-        part_values = part_stats = out
+        part_values = part_weights = out
     scaled = key_scale is not None or value_scale is not None
     if scaled and (key_scale is None or value_scale is None):
         raise UserError("a scaled cache has two scales", field="value_scale", found=value_scale, needed="a tensor")
     _attention_kernel[(chosen.splits, kv_heads, requests)](
-        query, key, value, key_cache, value_cache, out, part_values, part_stats,
+        query, key, value, key_cache, value_cache, out, part_values, part_weights,
         block_table, seq_lens, query_start_loc, sinks if sinks is not None else out,
         key_scale if scaled else out, value_scale if scaled else out,
         scale * LOG2_E, chosen.splits,
@@ -287,10 +261,11 @@ def drafter_attention(
         STAGES=chosen.stages, DEPENDENT=dependent, num_warps=chosen.warps,
     )  # fmt: skip
     if chosen.splits > 1:
+        block_s = triton.next_power_of_2(chosen.splits)
         _merge_kernel[(max_rows * group, kv_heads, requests)](
-            part_values, part_stats, out, seq_lens, query_start_loc, chosen.splits, out.stride(0), out.stride(1),
+            part_values, part_weights, out, seq_lens, query_start_loc, chosen.splits, out.stride(0), out.stride(1),
             GROUP=group, WINDOW=window or 0, D=head_dim,
-            BLOCK_M=block_m, BLOCK_N=chosen.tile, BLOCK_S=triton.next_power_of_2(chosen.splits), BLOCK_D=block_d,
-            DEPENDENT=dependent, num_warps=1 if chosen.splits <= 16 else 4, **extra,
+            BLOCK_M=block_m, BLOCK_N=chosen.tile, BLOCK_S=block_s, BLOCK_D=block_d,
+            DEPENDENT=dependent, num_warps=1 if block_s <= 32 else 2, **extra,
         )  # fmt: skip
     return out
