@@ -3,6 +3,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,17 @@ CASES: dict[str, dict[str, Any]] = {
         "layers": "Fs", "window": 8, "taps": "3,1", "mask_token": "5", "block_size": 8, "rope_theta": 500000.0,
     },
     "full causal": {"layers": "CF", "taps": "2,5,0", "mask_token": "7", "block_size": 4},
+    "three layers, two windowed": {
+        "layers": "SSF", "window": 16, "taps": "1,3,4", "mask_token": "190", "block_size": 6, "rope_theta": 1e6,
+    },
+    "one causal layer": {"layers": "S", "window": 24, "taps": "4", "mask_token": "3", "rope_theta": 1e5},
+    "a window that no context reaches": {"layers": "SF", "window": 64, "taps": "0,4", "mask_token": "5"},
 }  # fmt: skip
+UNDECIDABLE = {
+    "full causal": {"block_size"},
+    "one causal layer": {"block_size"},
+    "a window that no context reaches": {"layers.0.window", "layers.1.window", "block_size"},
+}
 
 
 def strip(drafter: Path, out: Path, config: dict[str, Any] | None = None) -> Path:
@@ -60,11 +71,19 @@ def test_everything_comes_back(
     name: str, drafters: dict[str, Path], tiny_target: Path, tiny_prompts: Path, tmp_path: Path
 ) -> None:
     truth = Reading.of(load_draft_config(drafters[name]))
+    reached = tuple(replace(one, window=None) if one.window == 64 else one for one in truth.layers)
+    truth = replace(truth, layers=reached)
     source = strip(drafters[name], tmp_path / "weights")
     found = recover(options(source, tiny_target, tiny_prompts, tmp_path / "out"))
     read = Reading.of(load_draft_config(tmp_path / "out"))
-    assert read == truth, undecided(found)
-    assert set(undecided(found)) <= {"block_size"}
+    open_fields = undecided(found)
+    assert set(open_fields) <= UNDECIDABLE.get(name, set())
+    if name == "one causal layer" and "block_size" in open_fields:
+        assert truth.block_size in (read.block_size, *open_fields["block_size"])
+        read = replace(read, block_size=truth.block_size)
+    assert read == truth
+    for one in found.verdicts:
+        assert ("or longer than" in one.note) == (one.name.endswith("window") and one.value is None)
     written = json.loads((tmp_path / "out" / "config.json").read_text())
     fields = written[NOTE_KEY]["fields"]
     assert fields["tap_layer_ids.0"]["from"] == "search" and fields["tap_layer_ids.0"]["margin"] > 0
@@ -95,6 +114,8 @@ def test_goes_on_after_an_interruption(
     with pytest.raises(Interrupted):
         recover(options(source, tiny_target, tiny_prompts, tmp_path / "again", samples=16))
     monkeypatch.undo()
+    with (tmp_path / "again" / "state" / "scores.jsonl").open("a") as torn:
+        torn.write('{"reading": "0123')
     again = recover(options(source, tiny_target, tiny_prompts, tmp_path / "again", samples=16))
     assert again.computed == whole.computed - 9
     assert again.verdicts == whole.verdicts
@@ -103,9 +124,7 @@ def test_goes_on_after_an_interruption(
     assert recover(options(source, tiny_target, tiny_prompts, tmp_path / "again", samples=16)).computed == 0
 
 
-def test_keeps_what_a_partial_config_says(
-    drafter: Path, tiny_target: Path, tiny_prompts: Path, tmp_path: Path
-) -> None:
+def test_keeps_what_a_partial_config_says(drafter: Path, tiny_target: Path, tiny_prompts: Path, tmp_path: Path) -> None:
     config = json.loads((drafter / "config.json").read_text())
     config["max_position_embeddings"] = 200
     del config["rope_parameters"]

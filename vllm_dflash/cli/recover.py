@@ -22,9 +22,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Taps, mask token, windows, causality, rope and block size are found by how well the drafter then predicts "
         "what the target writes. Start it again to go on after an interruption."
     )
-    parser.add_argument("drafter", metavar="DRAFTER", help="folder with the drafter's *.safetensors")
-    parser.add_argument("--target", metavar="TARGET", required=True, help="folder of the target model, with weights")
+    parser.add_argument("drafter", metavar="DRAFTER", help="folder or hub id with the drafter's *.safetensors")
+    parser.add_argument("--target", metavar="TARGET", required=True, help="folder or hub id of the target model")
     parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="folder for config.json and the weights")
+    parser.add_argument("--revision", help="of the drafter, when it is a hub id")
     parser.add_argument(
         "--prompts", type=Path, help="FILE.jsonl with prompt or messages a line (default: built-in ones)"
     )
@@ -48,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
         args.out,
         args.prompts,
         ignore_config=args.ignore_config,
+        revision=args.revision,
         device=args.device,
         **numbers,
     )

@@ -9,8 +9,6 @@ import torch
 
 from vllm_dflash.fit.reading import Reading
 
-SIGNIFICANT = 2.0  # standard errors
-
 
 class Scores(Protocol):
     """Scores of samples that are dealt to groups."""
@@ -23,18 +21,28 @@ class Scores(Protocol):
         ...
 
 
+ROUNDING = 1e-4  # nats a row
+
+
 @dataclass(frozen=True)
 class Ranked:
-    """A candidate against the best one: mean difference in nats a row (<= 0) and its standard error."""
+    """A candidate against the best one: mean difference in nats a row (<= 0) and its error, over `count` sequences."""
 
     reading: Reading
     score: float
     behind: float
     error: float
+    count: int
 
     @property
     def excluded(self) -> bool:
-        return -self.behind > SIGNIFICANT * self.error and self.behind < 0
+        """Behind by more than rounding, and by more than chance would allow in one case of a hundred."""
+        return -self.behind > max(one_percent(self.count) * self.error, ROUNDING)
+
+
+def one_percent(count: int) -> float:
+    """About Student's t for a mean of `count` values that is exceeded by chance in 1 % of cases (within 5 %)."""
+    return 2.33 * (1 + 1.9 / max(count - 1, 1))
 
 
 def per_sequence(scores: Scores, reading: Reading, groups: int, positions: int) -> torch.Tensor:
@@ -65,7 +73,13 @@ def compare(scores: Scores, readings: Sequence[Reading], groups: int) -> list[Ra
     means = [per_sequence(scores, one, groups, positions) for one in readings]
     best = max(range(len(readings)), key=lambda i: float(means[i].nanmean()))
     ranked = [
-        Ranked(reading, float(mean.nanmean()), *mean_and_error(mean - means[best]))
+        Ranked(reading, float(mean.nanmean()), *mean_and_error(mean - means[best]), int((~mean.isnan()).sum()))
         for reading, mean in zip(readings, means, strict=True)
     ]
     return sorted(ranked, key=lambda one: -one.score)
+
+
+def still_open(ranked: Sequence[Ranked]) -> list[Ranked]:
+    """Those that all samples do not exclude, or that went out early but within one standard error of the best."""
+    whole = max((one.count for one in ranked), default=0)
+    return [one for one in ranked if not one.excluded and (one.count == whole or one.behind >= -one.error)]

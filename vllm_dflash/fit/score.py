@@ -14,8 +14,9 @@ from vllm_dflash.fit.samples import Samples
 from vllm_dflash.reference.drafter import KeyValue
 from vllm_dflash.train.dflash import block_rows
 
-GROUPS = 8
-CONTENDERS = 8192
+FIRST_GROUP = 3
+RUN = 32
+CONTENDERS = 2048
 FLOOR = -15.0  # nats; one absurd row must not outweigh hundreds
 PROJECTION_BYTES = 3 * 2**29
 
@@ -34,18 +35,19 @@ class Group:
 
 
 class Scorer:
-    """Scores readings on samples; the samples are dealt to at most GROUPS groups, so that parts can be scored.
+    """Scores readings on samples, group by group, so that what is hopeless costs little; see `deal`.
 
-    Vocabularies larger than CONTENDERS are thinned to that many rows, all answer tokens among them: the likelihood is
-    then that of the token among the rows that are left.
+    The first group, which judges every candidate, drafts from half the anchors. Vocabularies larger than CONTENDERS
+    are thinned to about that many rows and all answer tokens: the likelihood is then that among the rows left.
     """
 
     def __init__(self, config: DraftConfig, weights: DraftWeights, samples: Samples, anchors: int) -> None:
         self.drafter, self.weights, self.samples, self.config = weights.drafter, weights, samples, config
         self.device = weights.drafter.norm.weight.device
-        self.anchors = anchors
-        count = min(GROUPS, len(samples))
-        self.parts = [self._group(list(range(i, len(samples), count))) for i in range(count)]
+        self.parts = [
+            self._group(members, anchors if i else -(-anchors // 2))
+            for i, members in enumerate(deal([len(one) for one in samples.tokens]))
+        ]
         self.rows = _contenders(weights, samples)
         self.head = weights.head[self.rows]
         self.place = torch.full((weights.vocabulary,), -1, device=self.device)
@@ -53,16 +55,17 @@ class Scorer:
         self._projected: OrderedDict[tuple[int, int, int], torch.Tensor] = OrderedDict()
         self._room = PROJECTION_BYTES
         self._fused: dict[int, tuple[tuple[int, ...], torch.Tensor]] = {}
+        self._keys: dict[int, tuple[object, list[KeyValue]]] = {}
 
-    def _group(self, members: list[int]) -> Group:
+    def _group(self, members: list[int], blocks: int) -> Group:
         tokens = torch.nn.utils.rnn.pad_sequence([self.samples.tokens[i] for i in members], batch_first=True)
         lengths = torch.tensor([len(self.samples.tokens[i]) for i in members])
         firsts = torch.tensor([self.samples.prompt_lengths[i] - 1 for i in members])
-        share = torch.linspace(0, 1, self.anchors)
+        share = torch.linspace(0, 1, blocks)
         anchors = (firsts[:, None] + share * (lengths - 2 - firsts)[:, None]).round().long()
         twice = torch.zeros_like(anchors, dtype=torch.bool)
         twice[:, 1:] = anchors[:, 1:] == anchors[:, :-1]
-        anchors = torch.where(twice, lengths[:, None] + torch.arange(self.anchors), anchors)
+        anchors = torch.where(twice, lengths[:, None] + torch.arange(blocks), anchors)
         return Group(members, tokens.to(self.device), anchors.to(self.device), lengths.to(self.device))
 
     @property
@@ -77,10 +80,29 @@ class Scorer:
             float32 [B, draft_tokens], on the CPU; NaN where a sequence has no such position.
         """
         part = self.parts[group]
-        hidden = self.hidden(reading, part, part.anchors, self.context(reading, group))
-        first = 0 if reading.sample_from_anchor else 1
-        hidden = hidden[:, :, first:]
-        ahead = part.anchors[..., None] + torch.arange(1, reading.draft_tokens + 1, device=self.device)
+        return self._log_likelihood(reading, part, part.anchors, group).nanmean(1).cpu()
+
+    @torch.no_grad()
+    def falls(self, reading: Reading, group: int) -> torch.Tensor:
+        """How much likelier a token is when drafted at a position than at the next, from one anchor earlier.
+
+        The same tokens on both sides, of a run of RUN anchors in each sequence: far less noise than between `table`'s
+        columns. float32 [B, draft_tokens - 1] in nats, on the CPU; NaN where a sequence has fewer than RUN / 2 of them.
+        """
+        part = self.parts[group]
+        firsts = torch.tensor([self.samples.prompt_lengths[i] - 1 for i in part.members], device=self.device)
+        spare = (part.lengths - firsts - RUN - reading.draft_tokens).clamp(min=0)
+        anchors = (firsts + spare // 2)[:, None] + torch.arange(RUN, device=self.device)
+        found = self._log_likelihood(reading, part, anchors, group)
+        found = found[:, 1:, :-1] - found[:, :-1, 1:]
+        enough = (~found.isnan()).sum(1) >= RUN // 2
+        return found.nanmean(1).where(enough, float("nan")).cpu()
+
+    def _log_likelihood(self, reading: Reading, part: Group, anchors: torch.Tensor, group: int) -> torch.Tensor:
+        """[B, N, draft_tokens] in nats, at least FLOOR; NaN past the end of a sequence and for dropped tokens."""
+        hidden = self.hidden(reading, part, anchors, self.context(reading, group))
+        hidden = hidden[:, :, 0 if reading.sample_from_anchor else 1 :]
+        ahead = anchors[..., None] + torch.arange(1, reading.draft_tokens + 1, device=self.device)
         inside = ahead < part.lengths[:, None, None]
         labels = part.tokens.gather(1, ahead.clamp(max=part.tokens.shape[1] - 1).flatten(1)).view(ahead.shape)
         labels = self.place[labels]
@@ -88,7 +110,7 @@ class Scorer:
         log_p = self.weights.shape_logits(hidden[inside] @ self.head.T).log_softmax(-1)
         table = torch.full(ahead.shape, float("nan"), device=self.device)
         table[inside] = log_p.gather(1, labels[inside][:, None])[:, 0].clamp(min=FLOOR)
-        return table.nanmean(1).cpu()
+        return table
 
     def context(self, reading: Reading, group: int) -> list[KeyValue]:
         """Each draft layer's keys and values of all context positions; the drafter follows `reading` from here on."""
@@ -98,7 +120,10 @@ class Scorer:
             total = sum(self._project(slot, layer, group) for slot, layer in enumerate(taps))
             assert isinstance(total, torch.Tensor)
             known = self._fused[group] = (taps, self.drafter.hidden_norm(total))
-        return self.drafter.context_key_value(known[1], self._places(known[1]))
+        same = (taps, tuple(layer.rope for layer in reading.layers))
+        if group not in self._keys or self._keys[group][0] != same:
+            self._keys[group] = (same, self.drafter.context_key_value(known[1], self._places(known[1])))
+        return self._keys[group][1]
 
     def hidden(self, reading: Reading, part: Group, anchors: torch.Tensor, context: Sequence[KeyValue]) -> torch.Tensor:
         """Normed hidden states of all rows, [B, N, block, hidden].
@@ -131,6 +156,18 @@ class Scorer:
         while self._room < 0 and len(self._projected) > 1:
             self._room += self._projected.popitem(last=False)[1].nbytes
         return out
+
+
+def deal(lengths: Sequence[int]) -> list[list[int]]:
+    """Sequences in groups of 3, 3, 6, 12, ...: each doubles what went before, long and short ones in all of them."""
+    rest = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+    groups: list[list[int]] = []
+    while rest:
+        size = min(len(rest), max(FIRST_GROUP, sum(map(len, groups))))
+        picked = [rest[i * len(rest) // size] for i in range(size)]
+        groups.append(picked)
+        rest = [i for i in rest if i not in picked]
+    return groups
 
 
 def _contenders(weights: DraftWeights, samples: Samples) -> torch.Tensor:

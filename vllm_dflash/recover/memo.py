@@ -3,6 +3,7 @@
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +39,23 @@ class Memo:
 
     def table(self, reading: Reading, group: int) -> torch.Tensor:
         """float64 [sequences of the group, draft tokens], nats; see Scorer.table."""
-        key = f"{hashlib.sha256(reading.key().encode()).hexdigest()[:24]}/{group}"
+        return self._remember(f"{_digest(reading)}/{group}", lambda: self.scorer.table(reading, group))
+
+    def falls(self, reading: Reading, group: int) -> torch.Tensor:
+        """float64 [sequences of the group, draft tokens - 1], nats; see Scorer.falls."""
+        return self._remember(f"{_digest(reading)}/{group}/falls", lambda: self.scorer.falls(reading, group))
+
+    def _remember(self, key: str, score: Callable[[], torch.Tensor]) -> torch.Tensor:
         if key not in self.known:
-            found = self.known[key] = self.scorer.table(reading, group).double()
+            found = self.known[key] = score().double()
             self.computed += 1
             with self.file.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps({"reading": key, "scores": found.tolist()}) + "\n")
         return self.known[key]
+
+
+def _digest(reading: Reading) -> str:
+    return hashlib.sha256(reading.key().encode()).hexdigest()[:24]
 
 
 def check_identity(folder: Path, identity: dict[str, Any]) -> None:

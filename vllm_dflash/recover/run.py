@@ -11,11 +11,11 @@ from tqdm import tqdm
 
 from vllm_dflash.checkpoint import DraftConfig, Tensors, load_target_config, read_tensors
 from vllm_dflash.checkpoint.json_file import read_json_object
-from vllm_dflash.checkpoint.location import locate
 from vllm_dflash.errors import UserError
 from vllm_dflash.fit.compare import per_sequence
 from vllm_dflash.fit.draft_weights import load_draft_weights
 from vllm_dflash.fit.loaded_target import LoadedTarget, load_target
+from vllm_dflash.fit.local_model import check_weights, local_model
 from vllm_dflash.fit.mask_candidates import mask_candidates
 from vllm_dflash.fit.reading import Reading
 from vllm_dflash.fit.samples import Samples, answer_prompts, encode_prompts, read_prompts, trace
@@ -33,7 +33,10 @@ from vllm_dflash.train.target_model import pick_device
 
 @dataclass(frozen=True)
 class Options:
-    """samples: prompts answered; answer_tokens: most tokens of each; anchors: blocks drafted in each answer."""
+    """drafter, target: folders or hub ids; revision: of the drafter.
+
+    samples: prompts answered; answer_tokens: most tokens of each; anchors: blocks drafted in each answer.
+    """
 
     drafter: str | Path
     target: str | Path
@@ -43,6 +46,7 @@ class Options:
     answer_tokens: int = 256
     anchors: int = 16
     ignore_config: bool = False
+    revision: str | None = None
     device: str = "auto"
 
     def __post_init__(self) -> None:
@@ -65,10 +69,11 @@ def recover(options: Options) -> Recovered:
 
     Raises UserError for bad input, before the target is loaded where that is possible.
     """
-    source = locate(options.drafter)
+    source = local_model(options.drafter, options.revision)
     if options.out.resolve() == source.resolve():
         raise UserError("the result needs a folder of its own", field="--out", found=str(options.out))
     target_config = load_target_config(options.target)
+    check_weights(source, "the drafter's")
     tensors = read_tensors(source)
     facts = read_facts(tensors, target_config, source)
     partial = _partial(source, options.ignore_config)
@@ -104,10 +109,10 @@ def recover(options: Options) -> Recovered:
 
 
 def _decide(memo: Memo, space: Space) -> tuple[Reading, list[Verdict]]:
-    def block_size(reading: Reading, quick: bool) -> Reading:
+    def block_size(reading: Reading, groups: int) -> Reading:
         if space.known.block_size is not None:
             return reading
-        return replace(reading, block_size=find_block_size(memo, reading, quick).size)
+        return replace(reading, block_size=find_block_size(memo, reading, groups).size)
 
     with tqdm(desc="search", unit="contest") as bar:
 
@@ -116,7 +121,7 @@ def _decide(memo: Memo, space: Space) -> tuple[Reading, list[Verdict]]:
             bar.update()
 
         reading, rankings = search(memo, space, block_size, tick)
-    block = None if space.known.block_size is not None else find_block_size(memo, reading)
+    block = None if space.known.block_size is not None else find_block_size(memo, reading, memo.groups)
     return reading, judge_all(space, reading, rankings, block)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from vllm_dflash.fit.compare import Ranked
+from vllm_dflash.fit.compare import Ranked, still_open
 from vllm_dflash.fit.reading import Reading
 from vllm_dflash.recover.block_size import BlockEvidence
 from vllm_dflash.recover.candidates import JOINT, Space
@@ -38,26 +38,32 @@ class Verdict:
 
 
 def judge(name: str, ranked: Sequence[Ranked], chosen: Reading, value: Callable[[Reading], Any]) -> Verdict:
-    """From a field's last ranking; candidates are grouped by `value`, the best of a group stands for it."""
+    """From a field's last ranking; candidates are grouped by `value`, the best of a group stands for it.
+
+    A value is open when one of its candidates is; see `still_open`.
+    """
     best: dict[str, Ranked] = {}
     for one in ranked:
         best.setdefault(repr(value(one.reading)), one)
-    mine = value(chosen)
-    others = [one for key, one in best.items() if key != repr(mine)]
+    mine = repr(value(chosen))
+    others = [one for key, one in best.items() if key != mine]
     if not others:
-        return Verdict(name, mine, "search")
-    open_ones = tuple(value(one.reading) for one in others if not one.excluded)
-    nearest = max(others, key=lambda one: one.behind)
-    ranking = tuple((value(one.reading), round(one.behind, 5), round(one.error, 5)) for one in best.values())
-    own = best.get(repr(mine))
-    lead = (own.behind if own else 0.0) - nearest.behind
-    note = ""
-    if open_ones and all(abs(one.behind) < HARMLESS for one in others if not one.excluded):
-        note = "those left draft alike"
+        return Verdict(name, value(chosen), "search")
+    left = {repr(value(one.reading)): one for one in reversed(still_open(ranked)) if repr(value(one.reading)) != mine}
+    nearest = max(others, key=lambda one: (one.count, one.behind))
+    own = best[mine]
+    note = "those left draft alike" if left and all(abs(one.behind) < HARMLESS for one in left.values()) else ""
     return Verdict(
-        name, mine, "habit" if open_ones else "search", round(lead, 5), round(nearest.error, 5),
-        value(nearest.reading), open_ones, note, ranking,
-    )  # fmt: skip
+        name,
+        value(chosen),
+        "habit" if left else "search",
+        round(own.behind - nearest.behind, 5),
+        round(nearest.error or own.error, 5),
+        value(nearest.reading),
+        tuple(value(one.reading) for one in reversed(left.values())),
+        note,
+        tuple((value(one.reading), round(one.behind, 5), round(one.error, 5)) for one in best.values()),
+    )
 
 
 def _tap(slot: int, reading: Reading) -> int:
@@ -107,7 +113,7 @@ def judge_all(
         found.append(judge("sample_from_anchor", ranked, reading, lambda r: r.sample_from_anchor))
     else:
         settled("sample_from_anchor", reading.sample_from_anchor, known.sample_from_anchor)
-    found.append(_block(reading, block, rankings.get(JOINT, [])))
+    found.append(_block(reading, block, rankings.get(JOINT, ())))
     return found
 
 
@@ -132,7 +138,7 @@ def _block(reading: Reading, block: BlockEvidence | None, joint: Sequence[Ranked
         f"{size} {excess:+.3f}±{error:.3f}" for size, (excess, error) in steps[:4]
     )
     left = () if block.clear_step else tuple(size for size in block.left if size != reading.block_size)
-    if not block.clear_step and any(_all_causal(one.reading) and not one.excluded for one in joint):
+    if not block.clear_step and any(_all_causal(one.reading) for one in still_open(joint)):
         left = left or tuple(size for size in block.steps if size != reading.block_size)
         note += "; with all layers causal, which is not excluded, any size would do"
         return replace(first, origin="habit", others=left, note=note)
