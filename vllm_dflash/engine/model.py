@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
+from vllm import _custom_ops as ops
 from vllm.config import VllmConfig, get_current_vllm_config
 from vllm.distributed import get_tensor_model_parallel_rank
 from vllm.model_executor.models.qwen3_dflash import (
@@ -15,9 +17,11 @@ from vllm.model_executor.models.qwen3_dflash import (
 
 from vllm_dflash import __version__
 from vllm_dflash.checkpoint import DraftConfig
-from vllm_dflash.engine import probe
+from vllm_dflash.engine import mask_fill_hook, probe
 from vllm_dflash.engine.attention import DraftAttention
 from vllm_dflash.engine.config_hook import draft_config_of
+from vllm_dflash.engine.context_kv_hook import ContextStore
+from vllm_dflash.engine.options import Options
 from vllm_dflash.engine.positions import positions_reached
 from vllm_dflash.engine.rope import rotary_embedding
 from vllm_dflash.plugin import logger
@@ -56,11 +60,24 @@ class DraftDecoderLayer(DFlashQwen3DecoderLayer):
 class DraftModel(DFlashQwen3Model):
     decoder_layer_cls = DraftDecoderLayer
     embed_scale = 1.0
+    context_store: ContextStore | None = None  # None: vLLM's own kernels
 
     def embed_input_ids(self, input_ids: torch.Tensor) -> torch.Tensor:
         """[N] -> [N, hidden], with the factor that the drafter was trained with (Gemma: sqrt(hidden))."""
         embeddings = super().embed_input_ids(input_ids)
         return embeddings if self.embed_scale == 1.0 else embeddings * self.embed_scale
+
+    def _project_context_kv(
+        self, context_states: torch.Tensor, num_ctx: int, num_layers: int, num_kv_heads: int, head_dim: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """K and V [layers, N, kv_heads, head_dim], views of the projection's output: our kernel reads it in place."""
+        if self.context_store is None or self._fused_kv_weight is None:
+            return super()._project_context_kv(context_states, num_ctx, num_layers, num_kv_heads, head_dim)
+        normed = torch.empty_like(context_states)
+        ops.rms_norm(normed, context_states, self.hidden_norm.weight.data, self.hidden_norm.variance_epsilon)
+        projected = F.linear(normed, self._fused_kv_weight, self._fused_kv_bias)
+        keys, values = projected.unflatten(-1, (num_layers, 2, num_kv_heads, head_dim)).movedim((2, 1), (0, 1))
+        return keys, values
 
     def _normalize_context_k(self, all_k: torch.Tensor) -> torch.Tensor:
         """Each layer's own K-norm on [layers, N, kv_heads, head_dim].
@@ -83,18 +100,37 @@ class DraftModel(DFlashQwen3Model):
             context_states: [N, hidden] after `fc`; positions: [N]; slots: [N], one for each layer, or None to
                 only compute (memory profiling).
         """
-        ropes = [layer.self_attn.rotary_emb for layer in self.layers]
-        if all(rope is ropes[0] for rope in ropes):
-            super().precompute_and_store_context_kv(context_states, context_positions, context_slot_mapping)
+        if not hasattr(self, "_num_attn_layers"):  # weights were not loaded: dummy weights
+            self._build_fused_kv_buffers()
+        slots: Any = context_slot_mapping
+        stores = slots is not None and (isinstance(slots, torch.Tensor) or all(each is not None for each in slots))
+        if stores and self.context_store is not None and (problem := self.context_store.problem()) is not None:
+            logger.warning("vllm-dflash leaves context K/V to vLLM's kernels: %s", problem)
+            self.context_store = None
+        if self.context_store is None:
+            self._store_as_vllm(context_states, context_positions, slots)
             return
-        keys, values = self._project_context_kv(
+        keys, values = self._project(context_states)
+        if stores:
+            self.context_store.store(keys, values, context_positions, slots)
+
+    def _project(self, context_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self._project_context_kv(
             context_states, context_states.shape[0], self._num_attn_layers, self._num_kv_heads, self._head_dim
         )
+
+    def _store_as_vllm(self, context_states: torch.Tensor, context_positions: torch.Tensor, slot_mapping: Any) -> None:
+        """vLLM's sequence of kernels; layer by layer where their ropes differ, which it does not know."""
+        ropes = [layer.self_attn.rotary_emb for layer in self.layers]
+        if all(rope is ropes[0] for rope in ropes):
+            super().precompute_and_store_context_kv(context_states, context_positions, slot_mapping)
+            return
+        keys, values = self._project(context_states)
         keys = self._normalize_context_k(keys)
         for i, (layer, rope) in enumerate(zip(self.layers, ropes, strict=True)):
             flat = keys[i].flatten(1)
             key, _ = rope(context_positions, flat, None)
-            slots = context_slot_mapping[i] if isinstance(context_slot_mapping, (list, tuple)) else context_slot_mapping
+            slots = slot_mapping[i] if isinstance(slot_mapping, (list, tuple)) else slot_mapping
             if slots is None:
                 continue
             attention, scale = layer.self_attn.attn, getattr(layer.self_attn, "v_scale", None)
@@ -111,6 +147,10 @@ class DFlashDraftModel(DFlashQwen3ForCausalLM):
         super().__init__(vllm_config=vllm_config, prefix=prefix)
         self.draft_config = draft_config_of(vllm_config)
         self.model.embed_scale = self.draft_config.embed_scale
+        kernels = Options.parse(vllm_config.additional_config).kernels
+        if kernels != "stock":
+            self.model.context_store = ContextStore([layer.self_attn for layer in self.model.layers], kernels)
+            mask_fill_hook.install(vllm_config)
         self.logits_processor.soft_cap = self.draft_config.logit_softcap
         if get_tensor_model_parallel_rank() == 0:
             logger.info(active_line(self.draft_config, vllm_config, self.model.layers[0].self_attn.attn.kernels))

@@ -60,6 +60,8 @@ MODEL_NEEDS = (
         ("self", "context_states", "context_positions", "context_slot_mapping"),
     ),
     Need(_DFLASH, "DFlashQwen3Model._normalize_context_k", ("self", "all_k")),
+    Need(_DFLASH, "DFlashQwen3Model._build_fused_kv_buffers", ("self",)),
+    Need("vllm._custom_ops", "rms_norm", ("out", "input", "weight", "epsilon")),
     Need(
         _DFLASH,
         "DFlashQwen3Model._project_context_kv",
@@ -86,6 +88,70 @@ MODEL_NEEDS = (
     Need("vllm.v1.spec_decode.dflash", "DFlashProposer.set_inputs_first_pass", ("self",)),
 )
 
+
+# Checked before our mask filling takes the place of vLLM's; without them drafting works all the same.
+FILL_NEEDS_V1 = (
+    Need("vllm.v1.spec_decode.dflash", "DFlashProposer.set_inputs_first_pass", ("self",)),
+    Need(
+        "vllm.v1.spec_decode.dflash",
+        "_copy_and_expand_dflash_inputs",
+        (
+            "next_token_ids_ptr",
+            "target_positions_ptr",
+            "out_input_ids_ptr",
+            "out_context_positions_ptr",
+            "out_query_positions_ptr",
+            "out_context_slot_mapping_ptr",
+            "out_query_slot_mapping_ptr",
+            "out_token_indices_ptr",
+            "block_table_ptr",
+            "query_start_loc_ptr",
+            "num_rejected_tokens_ptr",
+        ),
+    ),
+)
+_SPECULATOR = "vllm.v1.worker.gpu.spec_decode.dflash.speculator"
+FILL_NEEDS_V2 = (
+    Need(
+        _SPECULATOR,
+        "DFlashSpeculator.set_attn",
+        ("self", "model_state", "kv_cache_config", "block_tables", "target_input_buffers", "target_attn_groups"),
+    ),
+    Need(
+        _SPECULATOR,
+        "prepare_dflash_inputs",
+        (
+            "input_buffers",
+            "query_slot_mapping",
+            "context_positions",
+            "context_slot_mapping",
+            "sample_indices",
+            "sample_pos",
+            "sample_idx_mapping",
+            "temperature",
+            "seeds",
+            "input_batch",
+            "num_sampled",
+            "num_rejected",
+            "last_sampled",
+            "next_prefill_tokens",
+            "input_temperature",
+            "input_seeds",
+            "block_table",
+            "block_size",
+            "cp_rank",
+            "cp_size",
+            "cp_interleave",
+            "parallel_drafting_token_id",
+            "num_query_per_req",
+            "num_speculative_steps",
+            "max_num_reqs",
+            "max_num_tokens",
+            "max_model_len",
+            "sample_from_anchor",
+        ),
+    ),
+)
 
 # Checked before run-time visibility is installed; without them drafting works all the same.
 WATCH_NEEDS = (

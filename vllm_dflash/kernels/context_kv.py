@@ -18,6 +18,7 @@ import torch
 import triton
 import triton.language as tl
 
+from vllm_dflash.kernels import native_context_kv
 from vllm_dflash.kernels.context_kv_arguments import COLUMNS, ContextLayers, check_call
 from vllm_dflash.reference import context_kv as reference
 from vllm_dflash.reference.context_kv import FP8
@@ -150,13 +151,20 @@ def _stored(x, scale, CACHE: tl.constexpr, FP8_MAX: tl.constexpr):  # type: igno
 
 
 def context_kv(
-    keys: torch.Tensor, values: torch.Tensor, positions: torch.Tensor, slots: torch.Tensor, layers: ContextLayers
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    positions: torch.Tensor,
+    slots: torch.Tensor,
+    layers: ContextLayers,
+    *,
+    plain: bool = False,
 ) -> None:
-    """Norm, rotate, scale and store, on the device that the tensors are on.
+    """Norm, rotate, scale and store: with Triton on a CUDA device, else in C++ where that is built, else in torch.
 
     Args:
         keys, values: [layers, N, kv_heads, head_dim], last stride 1; a view of the projection's output will do.
         positions: [N] int64 or int32; slots: [groups, N] int64 or int32, last stride 1.
+        plain: the torch reference in any case.
 
     Raises:
         UserError: naming the argument at fault.
@@ -164,12 +172,22 @@ def context_kv(
     check_call(keys, values, positions, slots, layers)
     if keys.shape[1] == 0:
         return
-    if keys.device.type == "cuda":
+    if plain:
+        _in_torch(keys, values, positions, slots, layers)
+    elif keys.device.type == "cuda":
         launch(keys, values, positions, slots, layers)
+    elif native_context_kv.takes(layers):
+        native_context_kv.context_kv(keys, values, positions, slots, layers)
     else:
-        reference.context_kv(
-            keys, values, positions, slots, layers.layers, eps=layers.eps, neox=layers.neox, factor=layers.factor
-        )
+        _in_torch(keys, values, positions, slots, layers)
+
+
+def _in_torch(
+    keys: torch.Tensor, values: torch.Tensor, positions: torch.Tensor, slots: torch.Tensor, layers: ContextLayers
+) -> None:
+    reference.context_kv(
+        keys, values, positions, slots, layers.layers, eps=layers.eps, neox=layers.neox, factor=layers.factor
+    )
 
 
 def launch(
@@ -217,9 +235,19 @@ def launch(
     )
 
 
+TILES = {16 * 1024: (16, 4), None: (32, 4)}  # most pairs -> (pairs a program, warps)
+
+
 def tile(layers: int, rows: int, heads: int) -> tuple[int, int]:
-    """(pairs a program, warps): small tiles spread few rows over the card, large ones keep more bytes in flight."""
+    """Small tiles spread few rows over the card, large ones keep more bytes in flight."""
     pairs = layers * rows * heads
-    if pairs <= 16 * 1024:
-        return 16, 4
-    return 32, 4
+    return next(found for most, found in TILES.items() if most is None or pairs <= most)
+
+
+def compile_for(
+    keys: torch.Tensor, values: torch.Tensor, positions: torch.Tensor, slots: torch.Tensor, layers: ContextLayers
+) -> None:
+    """Compile every tile for calls like this one, so that serving does not wait for it later. Writes nothing."""
+    nowhere = torch.full_like(slots, -1)
+    for block, warps in TILES.values():
+        launch(keys, values, positions, nowhere, layers, block, warps)

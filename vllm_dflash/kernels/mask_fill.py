@@ -23,6 +23,7 @@ that of group 0 what the groups share; then one for each PAD_BLOCK of padding.
 import triton
 import triton.language as tl
 
+from vllm_dflash.kernels import native, native_mask_fill
 from vllm_dflash.kernels.mask_fill_arguments import COLUMNS, KVGroups, check_call
 from vllm_dflash.reference import mask_fill as reference
 from vllm_dflash.reference.mask_fill import NULL_PAGE, PAD, BlockInputs, KVGroup, TargetStep
@@ -193,32 +194,36 @@ def mask_fill(
     num_drafts: int,
     max_model_len: int,
     padded_tokens: int | None = None,
+    plain: bool = False,
 ) -> None:
-    """Fill the drafter's inputs, on the device that the tensors are on.
+    """Fill the drafter's inputs: with Triton on a CUDA device, else in C++ where that is built, else in torch.
 
     Args:
         num_reqs: R, one or more.
         longest_context: context rows of the longest request, or more than that.
         padded_tokens: rows of the query buffers to write, R Q or more; None: R Q.
+        plain: the torch reference in any case.
 
     Raises:
         UserError: naming the argument at fault.
     """
     padded = num_reqs * (1 + num_drafts) if padded_tokens is None else padded_tokens
     check_call(step, groups, out, num_reqs, longest_context, num_drafts, max_model_len, padded)
-    if groups.device.type == "cuda":
+    if groups.device.type == "cuda" and not plain:
         launch(step, groups, out, num_reqs, longest_context, mask_token_id, num_drafts, max_model_len, padded)
-    else:
-        reference.mask_fill(
-            step,
-            groups.groups,
-            out,
-            num_reqs=num_reqs,
-            mask_token_id=mask_token_id,
-            num_drafts=num_drafts,
-            max_model_len=max_model_len,
-            padded_tokens=padded,
-        )
+        return
+    in_cpp = groups.device.type == "cpu" and not plain and native.problem() is None
+    fill = native_mask_fill.mask_fill if in_cpp else reference.mask_fill
+    fill(
+        step,
+        groups.groups,
+        out,
+        num_reqs=num_reqs,
+        mask_token_id=mask_token_id,
+        num_drafts=num_drafts,
+        max_model_len=max_model_len,
+        padded_tokens=padded,
+    )
 
 
 def launch(
