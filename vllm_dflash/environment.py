@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from vllm_dflash.kernels import native
+from vllm_dflash.kernels.selection import auto
 
 PACKAGES = {
     "vllm-dflash": ("vllm-dflash",),
@@ -80,6 +81,28 @@ def kernels() -> dict[str, str]:
     return {"cpu": cpu, "cuda": f"none: {cuda['problem']}" if "problem" in cuda else built}
 
 
+def selection() -> dict[str, str]:
+    """What `kernels: auto` would run here and why; for a CUDA device also which FlashAttention vLLM has."""
+    missing = native.problem()
+    found = gpus()
+    capability = found[0]["compute_cap"] if found else None
+    version = flash_attention(capability)
+    isa = native.instruction_set() if missing is None else f"not built: {missing}"
+    lines = auto(capability, version, versions()["triton"], isa)
+    return lines | ({} if capability is None else {"FlashAttention": f"version {version}" if version else "none"})
+
+
+def flash_attention(capability: str | None) -> int | None:
+    """Version that vLLM would use for draft attention on this device, from the libraries beside it: 3 needs Hopper."""
+    spec = find_spec("vllm") if capability is not None else None
+    if spec is None or spec.origin is None or capability is None:
+        return None
+    folder = Path(spec.origin).parent / "vllm_flash_attn"
+    if capability.startswith("9.") and any(folder.glob("_vllm_fa3_C*.so")):
+        return 3
+    return 2 if any(folder.glob("_vllm_fa2_C*.so")) else None
+
+
 def device_line() -> str:
     """The device that a benchmark ran on, in words."""
     found = gpus()
@@ -114,6 +137,7 @@ def collect() -> dict[str, Any]:
         "gpus": gpus(),
         "compilers": compilers(),
         "kernels": kernels(),
+        "selection": selection(),
         "variables": {
             name: value
             for name, value in sorted(os.environ.items())

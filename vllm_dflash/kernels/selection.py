@@ -26,3 +26,29 @@ STOCK_IS_FASTER = (Faster(windowed=True, least=65, most=256), Faster(windowed=Fa
 def stock_is_faster(programs: int, window: int | None) -> bool:
     """Of FlashAttention 3 on Hopper, for this many requests x KV heads."""
     return any(row.windowed == (window is not None) and row.least <= programs <= row.most for row in STOCK_IS_FASTER)
+
+
+def auto(capability: str | None, flash_attention: int | None, triton: str | None, cpu: str | None) -> dict[str, str]:
+    """What `kernels: auto` runs on this device, and why, in words.
+
+    Args:
+        capability: compute capability of the CUDA device, "9.0" say; None without one.
+        flash_attention: FlashAttention's version that vLLM would use there, None when it has none.
+        triton: its version, None when it is missing.
+        cpu: instruction set of the compiled CPU kernels, or "not built: reason".
+    """
+    if capability is None:
+        built = cpu is not None and not cpu.startswith("not built")
+        name = f"compiled, {cpu}" if built else f"torch ({cpu})"
+        return dict.fromkeys(("draft attention", "context K/V", "mask filling"), name)
+    if triton is None:
+        missing = "nothing: Triton is not installed"
+        return {"draft attention": missing, "context K/V": missing, "mask filling": missing}
+    attention = "Triton at every shape: FlashAttention 3 is what it was compared with, and this device has none"
+    if flash_attention == 3:
+        ranges = " and ".join(
+            f"{row.least} to {row.most} (windowed layers)" if row.windowed else f"{row.least} or more (full layers)"
+            for row in STOCK_IS_FASTER
+        )
+        attention = f"Triton; FlashAttention 3 for {ranges} requests x KV heads ({MEASUREMENT})"
+    return {"draft attention": attention, "context K/V": "Triton, one launch", "mask filling": "Triton, one launch"}
