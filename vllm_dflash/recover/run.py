@@ -9,6 +9,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from vllm_dflash import __version__
 from vllm_dflash.checkpoint import DraftConfig, Tensors, load_target_config, read_tensors
 from vllm_dflash.checkpoint.json_file import read_json_object
 from vllm_dflash.errors import UserError
@@ -153,6 +154,7 @@ def _identity(options: Options, source: Path, tensors: Tensors, partial: dict[st
             digest.update(hashlib.file_digest(file, "sha256").digest())
     prompts = "builtin" if options.prompts is None else hashlib.sha256(options.prompts.read_bytes()).hexdigest()[:16]
     return {
+        "version": __version__,
         "drafter": digest.hexdigest()[:16],
         "target": Path(str(options.target)).name,
         "prompts": prompts,
