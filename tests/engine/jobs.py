@@ -3,9 +3,11 @@
 
     python jobs.py JOBS.json RESULTS.json
 
-A job is {"llm": {...LLM arguments...}, "requests": [{"prompt": [ids], "max_tokens": n, ...}], "together": bool}.
-Its result: {"tokens": [[...]], "drafts": [[...] a step], "verified": [[[drafted, accepted] a step with drafts] a
-request], "metrics": {...}, "log": [lines of the plugin]}, or {"error": "...", "log": [...]}.
+A job is {"llm": {...LLM arguments...}, "requests": [{"prompt": [ids], "max_tokens": n, ...}], "together": bool,
+"poison": bool}. With poison the draft layers' part of every page is NaN when a request gets the page.
+Its result: {"tokens": [[...]], "drafts": [[...] a step], "verified": [[[drafted, accepted, position of the anchor] a
+step with drafts] a request], "poisoned": pages, "metrics": {...}, "log": [lines of the plugin]},
+or {"error": "...", "log": [...]}.
 """
 
 import gc
@@ -41,12 +43,43 @@ def record_verified(verified: dict[str, list[list[int]]]) -> None:
 
     def make(self: Any, stats: Any, num_draft_tokens: int, num_accepted_tokens: int, **kwargs: Any) -> Any:
         name = kwargs["request_id"].partition("-")[0]  # the engine adds "-" and a random part
-        verified.setdefault(name, []).append([num_draft_tokens, num_accepted_tokens])
+        anchor = self.requests[kwargs["request_id"]].num_computed_tokens - num_accepted_tokens - 1
+        verified.setdefault(name, []).append([num_draft_tokens, num_accepted_tokens, anchor])
         return original(
             self, stats, num_draft_tokens=num_draft_tokens, num_accepted_tokens=num_accepted_tokens, **kwargs
         )
 
     Scheduler.make_spec_decoding_stats = make
+
+
+def draft_layers(worker: Any) -> list[Any]:
+    """The drafter's attention layers, on either runner."""
+    runner = worker.model_runner
+    drafter = runner.drafter if hasattr(runner, "drafter") else runner.speculator
+    return [layer.self_attn.attn for layer in drafter.model.model.layers]
+
+
+class Poison:
+    """Fills the draft layers' part of every page with NaN as a request gets the page."""
+
+    def __init__(self) -> None:
+        from vllm.v1.core.block_pool import BlockPool
+
+        self.layers: list[Any] = []
+        self.pages = 0
+        original = BlockPool.get_new_blocks
+
+        def get_new_blocks(pool: Any, *args: Any, **kwargs: Any) -> Any:
+            blocks = original(pool, *args, **kwargs)
+            for layer in self.layers:
+                layer.kv_cache[[block.block_id for block in blocks]] = float("nan")
+            self.pages += len(blocks)
+            return blocks
+
+        BlockPool.get_new_blocks = get_new_blocks
+
+    def into(self, llm: Any) -> None:
+        (self.layers,), self.pages = llm.collective_rpc(draft_layers), 0
 
 
 def metrics(llm: Any) -> dict[str, Any]:
@@ -57,7 +90,9 @@ def metrics(llm: Any) -> dict[str, Any]:
     return found
 
 
-def run(job: dict[str, Any], drafts: list[list[list[int]]], verified: dict[str, list[list[int]]]) -> dict[str, Any]:
+def run(
+    job: dict[str, Any], drafts: list[list[list[int]]], verified: dict[str, list[list[int]]], poison: Poison
+) -> dict[str, Any]:
     from vllm import LLM, SamplingParams
 
     log: list[str] = []
@@ -71,6 +106,8 @@ def run(job: dict[str, Any], drafts: list[list[list[int]]], verified: dict[str, 
     plugin_log.addFilter(remember)
     try:
         llm = LLM(**job["llm"], disable_log_stats=False)
+        if job.get("poison"):
+            poison.into(llm)
         drafts.clear()
         verified.clear()
         requests = job["requests"]
@@ -91,11 +128,13 @@ def run(job: dict[str, Any], drafts: list[list[list[int]]], verified: dict[str, 
             checked += [verified.get(o.request_id, []) for o in done]
             drafts.clear()
         result = {"tokens": tokens, "drafts": steps, "verified": checked, "metrics": metrics(llm), "log": log}
+        result["poisoned"] = poison.pages
         llm.llm_engine.engine_core.shutdown()
         del llm
     except Exception as error:  # the test asserts on what went wrong
         result = {"error": f"{type(error).__name__}: {error}", "log": log}
     finally:
+        poison.layers = []
         plugin_log.removeFilter(remember)
     from vllm.distributed import cleanup_dist_env_and_memory
 
@@ -110,9 +149,10 @@ def main() -> None:
     record_drafts(drafts)
     verified: dict[str, list[list[int]]] = {}
     record_verified(verified)
+    poison = Poison()
     results = []
     for job in jobs:
-        results.append(run(job, drafts, verified))
+        results.append(run(job, drafts, verified, poison))
         Path(sys.argv[2]).write_text(json.dumps(results))
 
 

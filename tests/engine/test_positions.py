@@ -94,12 +94,12 @@ def test_drafts_stop_at_the_end_of_the_range(root: Path, v1: dict[str, Any], nam
     assert 0 < len(wanted[0]) < len(generations[0].accepted)
     assert wanted[2] == []
     assert sum(wanted[1]) > 5
-    assert [[accepted for _, accepted in steps] for steps in v1[name]["verified"]] == wanted
+    assert [[accepted for _, accepted, _ in steps] for steps in v1[name]["verified"]] == wanted
 
 
 def test_asynchronous_scheduling_stops_at_most_a_block_early(root: Path, v1: dict[str, Any]) -> None:
     crossing, other, behind = reference(root, "plain", PROMPTS, TOKENS)
-    first, second, third = ([accepted for _, accepted in steps] for steps in v1["async"]["verified"])
+    first, second, third = ([accepted for _, accepted, _ in steps] for steps in v1["async"]["verified"])
     latest = drafted_before(TRAINED, PROMPTS[0], crossing)
     assert first == latest[: len(first)]
     assert len(first) >= len(drafted_before(TRAINED - K, PROMPTS[0], crossing)) > 0
@@ -111,7 +111,7 @@ def test_asynchronous_scheduling_stops_at_most_a_block_early(root: Path, v1: dic
 def test_the_users_own_limit_counts_too(root: Path, v1: dict[str, Any]) -> None:
     generations = reference(root, "plain", PROMPTS, TOKENS)
     wanted = [drafted_before(30, p, g) for p, g in zip(PROMPTS, generations, strict=True)]
-    assert [[accepted for _, accepted in steps] for steps in v1["capped"]["verified"]] == wanted
+    assert [[accepted for _, accepted, _ in steps] for steps in v1["capped"]["verified"]] == wanted
     assert [bool(w) for w in wanted] == [False, True, False]
 
 
@@ -127,7 +127,7 @@ def test_a_request_at_the_end_of_the_served_length_does_not_stop_the_others(root
     assert len(v1["end"]["tokens"][0]) == 24
     first, second = reference(root, "long", **ENDS)
     wanted = [drafted_before(SERVED, p, g) for p, g in zip(ENDS["prompts"], (first, second), strict=True)]
-    assert [[accepted for _, accepted in steps] for steps in v1["end"]["verified"]] == wanted
+    assert [[accepted for _, accepted, _ in steps] for steps in v1["end"]["verified"]] == wanted
     assert wanted[1] == second.accepted
     assert sum(wanted[1]) > 5
 
@@ -138,7 +138,7 @@ def test_v2_stops_too(root: Path, engines: Any) -> None:
     drafting, plain = engines([job(root, name, prompts, lengths) for name in ("yarn", None)], runner="V2")
     assert drafting["tokens"] == plain["tokens"]
     generations = reference(root, "yarn", prompts, lengths)
-    first, second = ([accepted for _, accepted in steps] for steps in drafting["verified"])
+    first, second = ([accepted for _, accepted, _ in steps] for steps in drafting["verified"])
     latest = drafted_before(TRAINED, prompts[0], generations[0])
     assert first == latest[: len(first)]
     assert 0 < len(first) < len(generations[0].accepted)
