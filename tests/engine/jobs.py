@@ -127,7 +127,13 @@ def run(
             steps.append(list(drafts))
             checked += [verified.get(o.request_id, []) for o in done]
             drafts.clear()
-        result = {"tokens": tokens, "drafts": steps, "verified": checked, "metrics": metrics(llm), "log": log}
+        result: dict[str, Any] = {
+            "tokens": tokens,
+            "drafts": steps,
+            "verified": checked,
+            "metrics": metrics(llm),
+            "log": log,
+        }
         result["poisoned"] = poison.pages
         llm.llm_engine.engine_core.shutdown()
         del llm

@@ -63,7 +63,7 @@ def job(root: Path, name: str | None, prompts: list[list[int]], lengths: list[in
 
 # The first fills the served length, whose last page is exactly the last column of the block table.
 SERVED = 128
-ENDS = {"prompts": [prompt(104, 4), prompt(6, 5)], "lengths": [24, 50]}
+ENDS: dict[str, Any] = {"prompts": [prompt(104, 4), prompt(6, 5)], "lengths": [24, 50]}
 
 
 @pytest.fixture(scope="module")
