@@ -57,9 +57,9 @@ def target(folder: Path, family: str = "llama", layers: int = 4, seed: int = 0, 
     return folder
 
 
-def layer(kind: str, window: int) -> DraftLayer:
+def layer(kind: str, window: int, head_dim: int = HEAD_DIM) -> DraftLayer:
     """S sliding causal, s sliding non-causal, F full non-causal, C full causal."""
-    return DraftLayer(window if kind in "Ss" else None, kind in "SC", Rope(10000.0, HEAD_DIM))
+    return DraftLayer(window if kind in "Ss" else None, kind in "SC", Rope(10000.0, head_dim))
 
 
 def drafter(
@@ -73,19 +73,23 @@ def drafter(
     seed: int = 1,
     positions: int = 512,
     sinks: bool = False,
+    heads: tuple[int, int, int] = (HEADS, KV_HEADS, HEAD_DIM),
 ) -> Path:
-    """A random drafter in native format. The same seed gives the same weights whatever the layer kinds."""
+    """A random drafter in native format. The same seed gives the same weights whatever the layer kinds.
+
+    heads: query heads, key/value heads, size of a head.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     config = native_config_dict(
-        layers=[layer(kind, window) for kind in kinds],
+        layers=[layer(kind, window, heads[2]) for kind in kinds],
         tap_layer_ids=list(taps),
         block_size=block,
         mask_token_id=MASK,
         hidden_size=HIDDEN,
         intermediate_size=96,
-        num_attention_heads=HEADS,
-        num_key_value_heads=KV_HEADS,
-        head_dim=HEAD_DIM,
+        num_attention_heads=heads[0],
+        num_key_value_heads=heads[1],
+        head_dim=heads[2],
         rms_norm_eps=1e-6,
         vocab_size=VOCABULARY,
         num_target_layers=target_layers,

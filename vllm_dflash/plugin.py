@@ -44,11 +44,12 @@ def register() -> None:
     if reason is not None:
         stand_aside(reason)
         return
-    from vllm_dflash.engine import config_hook, model_hook, positions_hook, probe
+    from vllm_dflash.engine import config_hook, model_hook, positions_hook, prefix_cache_hook, probe
 
     config_hook.install()
     model_hook.install()
     positions_hook.install()
+    prefix_cache_hook.install()
     problem = probe.first_problem(probe.WATCH_NEEDS)
     if problem is None:
         from vllm_dflash.engine import watch_hook
@@ -56,4 +57,11 @@ def register() -> None:
         watch_hook.install()
     else:
         logger.warning("vllm-dflash %s: no acceptance warning and no gauges: %s", __version__, problem)
+    problem = probe.first_problem(probe.WORKER_NEEDS)
+    if problem is None:
+        from vllm_dflash.engine import v1_proposer_hook
+
+        v1_proposer_hook.install()
+    else:
+        logger.warning("vllm-dflash %s: V1 runner with one KV cache group only: %s", __version__, problem)
     _installed = True

@@ -40,6 +40,7 @@ _DFLASH = "vllm.model_executor.models.qwen3_dflash"
 # Checked when vLLM loads its plugins; light modules only.
 CONFIG_NEEDS = (
     Need("vllm.config.speculative", "SpeculativeConfig.__post_init__", ("self",)),
+    Need("vllm.config.speculative", "SpeculativeConfig.use_eagle_block_drop", ("self",)),
     Need("vllm.config.vllm", "VllmConfig.__post_init__", ("self",)),
     Need("vllm.config.vllm", "VllmConfig.use_v2_model_runner"),
     Need("vllm.model_executor.models.registry", "ModelRegistry.register_model"),
@@ -175,6 +176,43 @@ WATCH_NEEDS = (
     Need("vllm.v1.spec_decode.metrics", "SpecDecodingProm.observe", ("self", "spec_decoding_stats", "engine_idx")),
     Need("vllm.v1.request", "Request.take_prefill_stats", ("self",)),
     Need("vllm.v1.metrics.utils", "create_metric_per_engine"),
+)
+
+# Checked before the V1 runner gets our proposer: what a worker starts with, and then the proposer itself.
+WORKER_NEEDS = (Need("vllm.v1.worker.worker_base", "WorkerWrapperBase.init_device", ("self",)),)
+_PROPOSER = "vllm.v1.spec_decode.llm_base_proposer"
+V1_NEEDS = (
+    Need("vllm.v1.worker.gpu_model_runner", "DFlashProposer"),
+    Need(
+        "vllm.v1.spec_decode.dflash",
+        "DFlashProposer.set_inputs_first_pass",
+        (
+            "self",
+            "target_token_ids",
+            "next_token_ids",
+            "target_positions",
+            "target_hidden_states",
+            "token_indices_to_sample",
+            "cad",
+            "num_rejected_tokens_gpu",
+        ),
+    ),
+    Need(
+        "vllm.v1.spec_decode.dflash",
+        "DFlashProposer.build_per_group_and_layer_attn_metadata",
+        ("self", "cad", "draft_index"),
+    ),
+    Need(_PROPOSER, "SpecDecodeBaseProposer.validate_same_kv_cache_group", ("self", "kv_cache_config")),
+    Need(
+        _PROPOSER,
+        "SpecDecodeBaseProposer.initialize_attn_backend",
+        ("self", "kv_cache_config", "kernel_block_sizes"),
+    ),
+    Need(_PROPOSER, "SpecDecodeBaseProposer._get_slot_mapping", ("self", "num_tokens", "slot_mapping")),
+    Need("vllm.v1.attention.backend", "CommonAttentionMetadata"),
+    Need("vllm.v1.attention.backends.utils", "PAD_SLOT_ID"),
+    Need("vllm.v1.worker.block_table", "BlockTable.get_device_tensor", ("self", "num_reqs")),
+    Need("vllm.v1.worker.block_table", "MultiGroupBlockTable.__getitem__"),
 )
 
 
