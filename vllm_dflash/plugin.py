@@ -64,4 +64,11 @@ def register() -> None:
         v1_proposer_hook.install()
     else:
         logger.warning("vllm-dflash %s: V1 runner with one KV cache group only: %s", __version__, problem)
+    problem = probe.first_problem(probe.KV_NEEDS)
+    if problem is None:
+        from vllm_dflash.engine import kv_groups_hook
+
+        kv_groups_hook.install()
+    else:
+        logger.warning("vllm-dflash %s: vLLM's own KV cache groups: %s", __version__, problem)
     _installed = True

