@@ -11,7 +11,7 @@
 namespace dflash {
 namespace {
 
-constexpr int kChunkKeys = 128, kMostChunks = 16;
+constexpr int kSmallChunk = 128, kChunk = 256, kMostChunks = 16;  // keys; at least two chunks above kSmallChunk
 constexpr int64_t kSerialWork = 1 << 18;  // multiply-adds that are not worth another thread
 
 struct Task {
@@ -68,7 +68,7 @@ int add_request(const dflash_attention_args& a, int i, Plan& plan) {
                         a.blocks);
     }
     const int keys = length - first;
-    int chunks = (keys + kChunkKeys - 1) / kChunkKeys;
+    int chunks = keys <= kSmallChunk ? 1 : keys <= kChunk ? 2 : (keys + kChunk - 1) / kChunk;
     if (chunks > kMostChunks) chunks = kMostChunks;
     const int chunk_keys = ((keys + chunks - 1) / chunks + 7) / 8 * 8;
     chunks = (keys + chunk_keys - 1) / chunk_keys;
@@ -137,7 +137,8 @@ int attention(const dflash_attention_args& a) {
     run.partials = memory;
     run.scratch = memory + partials;
     run.unfinished = reinterpret_cast<std::atomic<int>*>(run.scratch + run.scratch_floats * threads);
-    for (std::size_t g = 0; g < plan.groups.size(); ++g) new (&run.unfinished[g]) std::atomic<int>(plan.groups[g].chunks);
+    for (std::size_t g = 0; g < plan.groups.size(); ++g)
+        new (&run.unfinished[g]) std::atomic<int>(plan.groups[g].chunks);
     parallel_for(int(plan.tasks.size()), threads, run_task, &run);
     return 0;
 }

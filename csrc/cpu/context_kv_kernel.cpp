@@ -70,7 +70,8 @@ void context_rows(const dflash_context_kv_args& a, int index, int first, int row
         if (slot < 0) continue;
         const int64_t block = slot / layer.block_size, offset = slot % layer.block_size;
         if (layer.rope_table != nullptr)
-            read_head(layer.rope_table, table_row(a, layer, row) * layer.rope_row_stride, a.dtype, a.rotary_dim, angles);
+            read_head(layer.rope_table, table_row(a, layer, row) * layer.rope_row_stride, a.dtype, a.rotary_dim,
+                      angles);
         for (int head = 0; head < a.kv_heads; ++head) {
             const int64_t from = index * a.key_layer_stride + row * a.key_row_stride + head * a.key_head_stride;
             read_head(a.keys, from, a.dtype, a.head_dim, key);

@@ -24,8 +24,8 @@ struct Kernels {
     // Keys of one chunk; leaves unnormalised output, and maximum and sum of each row's weights, in `partial`.
     void (*attention_chunk)(const dflash_attention_args&, const AttentionGroup&, int chunk, float* scratch,
                             float* partial);
-    // Merges a group's chunks, in order, into the output.
-    void (*attention_merge)(const dflash_attention_args&, const AttentionGroup&, const float* partials,
+    // Merges a group's chunks, in order, into the output; uses the partial results up.
+    void (*attention_merge)(const dflash_attention_args&, const AttentionGroup&, float* partials,
                             int64_t partial_stride, float* scratch);
     // Rows [first, first + rows) of one layer.
     void (*context_rows)(const dflash_context_kv_args&, int layer, int first, int rows);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The compiled context_kv and store, in every instruction set, with the cases that the Triton kernel is tested with."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -57,6 +58,20 @@ def test_int32_positions_and_slots_and_positions_outside_the_table() -> None:
     c, other = case(0, 17), case(0, 17)
     c.positions, c.slots = c.positions.int(), c.slots.int()
     c.positions[3], c.positions[4], other.positions[3], other.positions[4] = -5, 10**6, 0, POSITIONS - 1
+    run(c)
+    run_reference(other)
+    check_like_reference(c, other)
+
+
+def test_a_wider_cache_holds_what_was_rounded_to_the_activations_dtype(instruction_set: str) -> None:
+    c, other = case(2, 64), case(2, 64)
+    for each in (c, other):
+        each.options["factor"] = 0.7
+        each.buffers = [buffer.float() for buffer in each.buffers]
+        size = each.buffers[0].numel()
+        wide = [torch.full((2, size // 128 + 80, 2, 1, 128), float("nan")) for _ in each.layers]
+        each.layers = [replace(a, key_cache=w[0], value_cache=w[1]) for a, w in zip(each.layers, wide, strict=True)]
+        each.buffers = wide
     run(c)
     run_reference(other)
     check_like_reference(c, other)

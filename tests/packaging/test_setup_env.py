@@ -98,3 +98,20 @@ def test_a_gpu_is_what_nvidia_smi_lists(setup_env: ModuleType, tmp_path: Path, m
     assert setup_env.find_device() == "cpu"
     tool.unlink()
     assert setup_env.find_device() == "cpu"
+
+
+def test_what_became_of_the_kernels_is_one_line(setup_env: ModuleType, tmp_path: Path) -> None:
+    record = tmp_path / "build.json"
+    assert setup_env.kernels_line(record) == "no compiled kernels: the build left no record"
+    record.write_text('{"cpu": {"compiler": "c++ 12.2", "seconds": 3}, "cuda": {"problem": "no CUDA compiler (nvcc)"}}')
+    found = setup_env.kernels_line(record)
+    assert found == "compiled kernels: cpu: built with c++ 12.2; cuda: not built (no CUDA compiler (nvcc))"
+
+
+def test_a_changed_kernel_source_or_a_new_compiler_installs_again(
+    setup_env: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert Path("csrc/cpu/attention_kernel.cpp") in setup_env.build_files()
+    before = setup_env.request_hash("cpu")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert setup_env.request_hash("cpu") != before

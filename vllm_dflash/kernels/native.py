@@ -74,6 +74,11 @@ def instruction_set() -> str:
     return str(library().dflash_instruction_set().decode())
 
 
+def thread_library() -> str:
+    """File of the OpenMP runtime whose threads are used; empty when there is none and all runs in the caller."""
+    return str(library().dflash_thread_library().decode())
+
+
 def build_record() -> dict[str, Any]:
     """What setup.py wrote for `cpu` and `cuda`: library, compiler and seconds, or the problem."""
     try:
