@@ -12,14 +12,14 @@ Synthetic verification rejects every draft token, so that each step yields one t
 """
 
 import argparse
-import gzip
 import json
 import os
 import struct
 import sys
 import time
-from collections import Counter
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -42,7 +42,9 @@ DIMENSIONS: dict[str, dict[str, Any]] = {
         "taps": [0, 1, 3, 4, 6], "window": 64,
     },
 }  # fmt: skip
-BLOCK, TAPS = 16, 5
+BLOCK = 16
+FILLS = ("_prepare_dflash_inputs", "_mask_fill")  # vLLM's kernel and ours
+Event = tuple[float, float, str]  # start, end in microseconds, name
 
 
 def write_target(folder: Path, size: dict[str, Any]) -> Path:
@@ -162,8 +164,8 @@ def measure(llm: Any, prompts: list[Any], lengths: tuple[int, int], repeats: int
     }
 
 
-def kernels_of_a_step(llm: Any, prompts: list[Any], steps: int = 24) -> dict[str, Any]:
-    """Every device activity of a run of `steps` decode steps, in order; launches and time for one step from counts."""
+def device_activities(llm: Any, prompts: list[Any], steps: int = 24) -> list[Event]:
+    """Every device activity of a run of `steps` decode steps, in order."""
     import torch
     from vllm import SamplingParams
 
@@ -173,8 +175,41 @@ def kernels_of_a_step(llm: Any, prompts: list[Any], steps: int = 24) -> dict[str
     events = sorted(
         (e.time_range.start, e.time_range.end, e.name) for e in profile.events() if "CUDA" in str(e.device_type)
     )
-    counts = Counter(name for _, _, name in events)
-    return {"batch": len(prompts), "steps": steps, "events": events, "counts": counts.most_common()}
+    return events
+
+
+def steps_of(events: list[Event]) -> list[list[Event]]:
+    """Full steps, each from the filling of the draft's inputs to the next, without the first three and the last."""
+    fills = [i for i, (_, _, name) in enumerate(events) if any(word in name for word in FILLS)]
+    starts = [i for previous, i in zip([-(10**9), *fills], fills, strict=False) if i - previous > 100]
+    return [events[start:stop] for start, stop in pairwise(starts[3:])]
+
+
+def draft_part(step: list[Event]) -> list[Event]:
+    """Up to the argmax over the draft's logits: the first reduction behind the longest matrix product, the head's."""
+    head = max((i for i, one in enumerate(step[:220]) if "nvjet" in one[2]), key=lambda i: step[i][1] - step[i][0])
+    last = next(i for i in range(head, head + 8) if "reduce_kernel" in step[i][2])
+    return step[: last + 1]
+
+
+def summary(events: list[Event]) -> dict[str, Any]:
+    """Medians over the steps: microseconds and launches of the draft part and of the step."""
+    steps = steps_of(events)
+    parts = [draft_part(step) for step in steps]
+    return {
+        "steps": len(steps),
+        "draft_us": median(part[-1][1] - part[0][0] for part in parts),
+        "draft_busy_us": median(sum(end - start for start, end, _ in part) for part in parts),
+        "draft_kernels": median(sum(not name.startswith(("Memcpy", "Memset")) for *_, name in part) for part in parts),
+        "draft_activities": median(len(part) for part in parts),
+        "step_activities": median(len(step) for step in steps),
+    }
+
+
+def write_step(step: list[Event], path: Path) -> None:
+    """One line a device activity: microseconds since the step's start, microseconds, name without its parameters."""
+    lines = [f"{start - step[0][0]:10.1f} {end - start:7.1f} {name.split('<')[0][:90]}" for start, end, name in step]
+    path.write_text("\n".join(lines) + "\n")
 
 
 def main() -> None:
@@ -187,6 +222,9 @@ def main() -> None:
     parser.add_argument("--tokens", default="16,80", help="n1,n2")
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--profile", action="store_true", help="also record every kernel of a step (CUDA)")
+    parser.add_argument(
+        "--wait-for", type=Path, help="measure when this file exists: other work on the card may end first"
+    )
     parser.add_argument("--engine-args", default="{}", help="JSON, over this script's")
     parser.add_argument("--folder", type=Path, default=Path("/tmp/decode_step"), help="for the two configs")
     parser.add_argument("--save", type=Path, required=True)
@@ -224,6 +262,8 @@ def main() -> None:
     result: dict[str, Any] = {"conditions": describe_run(), "method": options.method, "engine": arguments}
     result["start_s"] = time.perf_counter() - start
     print(f"{options.method}: engine ready after {result['start_s']:.0f} s", flush=True)
+    while options.wait_for and not options.wait_for.exists():
+        time.sleep(0.1)
     result["rows"] = []
     for batch in batches:
         prompts = prompts_of(batch, options.prompt_len, size["vocab_size"])
@@ -233,10 +273,11 @@ def main() -> None:
         options.save.write_text(json.dumps(result, indent=1, default=str))
     if options.profile:
         for batch in batches:
-            found = kernels_of_a_step(llm, prompts_of(batch, options.prompt_len, size["vocab_size"]))
-            with gzip.open(options.save.with_suffix(f".kernels-{batch}.json.gz"), "wt") as file:
-                json.dump(found, file)
-            print(f"batch {batch}: {len(found['events'])} device activities in {found['steps']} steps", flush=True)
+            events = device_activities(llm, prompts_of(batch, options.prompt_len, size["vocab_size"]))
+            result.setdefault("profiles", []).append({"batch": batch} | summary(events))
+            print(f"batch {batch}: {result['profiles'][-1]}", flush=True)
+            write_step(steps_of(events)[6], options.save.with_suffix(f".step-{batch}.txt"))
+            options.save.write_text(json.dumps(result, indent=1, default=str))
 
 
 if __name__ == "__main__":

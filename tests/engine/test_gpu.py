@@ -20,7 +20,7 @@ from vllm_dflash.reference.drafter import Drafter
 from vllm_dflash.reference.target import Target
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(900)]
-K, PROMPTS, TOKENS = 7, 64, 96
+K, PROMPTS, TOKENS = 7, 40, 96
 
 
 class LedTarget(Target):

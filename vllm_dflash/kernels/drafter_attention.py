@@ -234,7 +234,7 @@ def drafter_attention(
         return out
     group = heads // kv_heads
     block_m, block_d = max(16, triton.next_power_of_2(max_rows * group)), max(16, triton.next_power_of_2(head_dim))
-    chosen = how or plan(requests, kv_heads, max_rows * group, head_dim, window, query.device)
+    chosen = how or plan(requests, kv_heads, max_rows * group, head_dim, query.element_size(), window, query.device)
     dependent = query.is_cuda and chosen.splits > 1 and torch.cuda.get_device_capability(query.device)[0] >= 9
     extra = {"launch_pdl": True} if dependent else {}
     if chosen.splits > 1:

@@ -21,6 +21,8 @@ class Plan:
 
 
 MOST_SPLITS, LEAST_KEYS = 32, 128  # of a split
+SHARED = 227 * 1024  # bytes of shared memory that one program may have (compute capability 9.0)
+SHAPES = ((64, 6, 3), (64, 3, 2), (32, 6, 3), (32, 3, 2), (16, 3, 2))  # tile, stages, tiles held at once
 
 
 @cache
@@ -28,19 +30,41 @@ def _processors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 4
 
 
-def plan(requests: int, kv_heads: int, queries: int, head_dim: int, window: int | None, device: torch.device) -> Plan:
-    """Two programs a multiprocessor (their tiles fill its shared memory), none with fewer than LEAST_KEYS of a window.
+@cache
+def _shared(device: torch.device) -> int:
+    if device.type != "cuda":
+        return SHARED
+    return int(getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", SHARED))
+
+
+def plan(
+    requests: int, kv_heads: int, queries: int, head_dim: int, element: int, window: int | None, device: torch.device
+) -> Plan:
+    """Two programs a multiprocessor where their tiles fit, none with fewer than LEAST_KEYS of a window.
 
     Measured on an H200: benchmarks/results/2026-12-01-h200-drafter-attention.
 
-    queries: rows x query heads a KV head.
+    Args:
+        queries: rows x query heads a KV head. element: bytes of one number of query.
     """
     fill = max(1, 2 * _processors(device) // (requests * kv_heads))
     most = MOST_SPLITS if window is None else -(-window // LEAST_KEYS)
-    large = queries * head_dim > 64 * 128
-    return Plan(
-        splits=min(fill, most, MOST_SPLITS),
-        tile=32 if large and head_dim > 128 else 64,
-        warps=8 if large else 4,
-        stages=3 if large else 6,
-    )
+    block_m, block_d = max(16, _power_of_2(queries)), max(16, _power_of_2(head_dim))
+
+    def bytes_held(tile: int, tiles: int) -> int:
+        return (block_m + 2 * tiles * tile) * block_d * element
+
+    shared = _shared(device)
+    fits = [
+        (tile, stages)
+        for share in (shared // 2, shared)
+        for tile, stages, tiles in SHAPES
+        if bytes_held(tile, tiles) <= share
+    ]
+    tile, stages = fits[0] if fits else SHAPES[-1][:2]
+    warps = 8 if block_m * block_d > 64 * 128 else 4
+    return Plan(splits=min(fill, most, MOST_SPLITS), tile=tile, warps=warps, stages=stages)
+
+
+def _power_of_2(least: int) -> int:
+    return 1 << max(0, least - 1).bit_length()
