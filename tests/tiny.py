@@ -4,11 +4,24 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    Gemma4ForCausalLM,
+    Gemma4TextConfig,
+    GptOssConfig,
+    GptOssForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+    Qwen3MoeConfig,
+    Qwen3MoeForCausalLM,
+)
 
 from vllm_dflash.checkpoint import DraftLayer, Rope, load_draft_config, native_config_dict
 from vllm_dflash.reference.drafter import Drafter
@@ -26,11 +39,39 @@ def tokenizer(folder: Path) -> None:
     )
 
 
-def target(folder: Path, family: str = "llama", layers: int = 4, seed: int = 0, positions: int = 512) -> Path:
-    """A random Llama or Qwen3 whose greedy output varies but stays among four tokens.
+def random_model(family: str, shape: dict[str, Any]) -> Any:
+    """A random Hugging Face model of a family. Its own sliding layers see 16 tokens."""
+    if family == "llama":
+        return LlamaForCausalLM(LlamaConfig(**shape))
+    if family == "qwen3":
+        return Qwen3ForCausalLM(Qwen3Config(**shape))
+    if family == "qwen3_moe":
+        experts = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "norm_topk_prob": True}
+        return Qwen3MoeForCausalLM(Qwen3MoeConfig(**shape, **experts))
+    if family == "gpt_oss":
+        experts = {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 16}
+        model = GptOssForCausalLM(GptOssConfig(**shape | {"intermediate_size": 64}, **experts))
+        for name, weight in model.named_parameters():
+            if name.endswith(("bias", "sinks")):
+                torch.nn.init.normal_(weight, std=0.5)
+        return model
+    if family == "gemma4":
+        more = {
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+            "sliding_window": 16,
+            "global_head_dim": 2 * HEAD_DIM,
+            "hidden_size_per_layer_input": 0,
+            "final_logit_softcapping": 2.0,
+        }
+        return Gemma4ForCausalLM(Gemma4TextConfig(**shape | {"tie_word_embeddings": True}, **more))
+    raise ValueError(family)
 
-    The head knows only those four, so a random drafter that borrows it is right about one time in four and many
-    accepted counts occur.
+
+def target(folder: Path, family: str = "llama", layers: int = 4, seed: int = 0, positions: int = 512) -> Path:
+    """A random target (see `random_model`) whose greedy output varies but stays among four tokens.
+
+    The head knows only those four (nearly so where it is tied to the embedding), so a random drafter that borrows it
+    is right about one time in four and many accepted counts occur.
     """
     torch.manual_seed(seed)
     shape = {
@@ -47,11 +88,12 @@ def target(folder: Path, family: str = "llama", layers: int = 4, seed: int = 0, 
         "bos_token_id": None,
         "eos_token_id": 1,
     }
-    model = LlamaForCausalLM(LlamaConfig(**shape)) if family == "llama" else Qwen3ForCausalLM(Qwen3Config(**shape))
+    model = random_model(family, shape)
     with torch.no_grad():
         rows = torch.nn.functional.normalize(torch.randn(4, HIDDEN))
-        model.lm_head.weight.zero_()
-        model.lm_head.weight[10:14] = rows - rows.mean(0)
+        tied = model.config.tie_word_embeddings
+        model.lm_head.weight *= 0.02 if tied else 0.0
+        model.lm_head.weight[10:14] = (rows - rows.mean(0)) * (0.25 if tied else 1.0)
     model.save_pretrained(folder)
     tokenizer(folder)
     return folder

@@ -10,6 +10,7 @@ step with drafts] a request], "poisoned": pages, "metrics": {...}, "log": [lines
 or {"error": "...", "log": [...]}.
 """
 
+import functools
 import gc
 import json
 import logging
@@ -41,12 +42,20 @@ def record_verified(verified: dict[str, list[list[int]]]) -> None:
 
     original = Scheduler.make_spec_decoding_stats
 
-    def make(self: Any, stats: Any, num_draft_tokens: int, num_accepted_tokens: int, **kwargs: Any) -> Any:
-        name = kwargs["request_id"].partition("-")[0]  # the engine adds "-" and a random part
-        anchor = self.requests[kwargs["request_id"]].num_computed_tokens - num_accepted_tokens - 1
+    @functools.wraps(original)
+    def make(
+        self: Any,
+        spec_decoding_stats: Any,
+        num_draft_tokens: int,
+        num_accepted_tokens: int,
+        num_invalid_spec_tokens: Any,
+        request_id: str,
+    ) -> Any:
+        name = request_id.partition("-")[0]  # the engine adds "-" and a random part
+        anchor = self.requests[request_id].num_computed_tokens - num_accepted_tokens - 1
         verified.setdefault(name, []).append([num_draft_tokens, num_accepted_tokens, anchor])
         return original(
-            self, stats, num_draft_tokens=num_draft_tokens, num_accepted_tokens=num_accepted_tokens, **kwargs
+            self, spec_decoding_stats, num_draft_tokens, num_accepted_tokens, num_invalid_spec_tokens, request_id
         )
 
     Scheduler.make_spec_decoding_stats = make
