@@ -27,7 +27,7 @@ def describe_run() -> dict[str, Any]:
     """Date, command, commit, device, and everything `vllm-dflash env` shows."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": without_folders(shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])),
         "commit": commit(),
         "device": device_line(),
         **collect(),
