@@ -29,7 +29,8 @@ CASES: dict[str, dict[str, Any]] = {
     "a window that no context reaches": {"layers": "SF", "window": 64, "taps": "0,4", "mask_token": "5"},
 }  # fmt: skip
 UNDECIDABLE = {
-    "full causal": {"block_size"},
+    "full causal": {"block_size", "layers.0.causal", "layers.1.causal", "layers.1.window"},
+    "three layers, two windowed": {"layers.0.causal", "layers.2.window"},
     "one causal layer": {"block_size"},
     "a window that no context reaches": {"layers.0.window", "layers.1.window", "block_size"},
 }
@@ -44,7 +45,7 @@ def strip(drafter: Path, out: Path, config: dict[str, Any] | None = None) -> Pat
 
 
 def options(drafter: Path, target: Path, prompts: Path, out: Path, **changes: Any) -> Options:
-    small: dict[str, Any] = {"samples": 48, "answer_tokens": ANSWER, "anchors": 12, "device": "cpu"}
+    small: dict[str, Any] = {"samples": 48, "answer_tokens": ANSWER, "anchors": 24, "device": "cpu"}
     return Options(drafter, target, out, prompts, **(small | changes))
 
 

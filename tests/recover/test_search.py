@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from vllm_dflash.checkpoint import DraftLayer, Rope
-from vllm_dflash.fit.compare import compare
+from vllm_dflash.fit.compare import compare, one_in_a_thousand
 from vllm_dflash.fit.reading import Reading
 from vllm_dflash.fit.score import deal
 from vllm_dflash.recover.block_size import find_block_size
@@ -132,3 +132,9 @@ def test_block_size_undecided_is_the_longest_usual_one_that_the_first_positions_
     made = Made(lambda r: -0.2 * max(0, r.block_size - 9), noise=0.05)
     found: Any = find_block_size(memo(made), PLAIN, 5)
     assert not found.decided and found.size == 8 and {4, 8} <= set(found.left) <= {4, 5, 6, 7, 8, 9}
+
+
+@pytest.mark.parametrize("count, t", [(6, 5.89), (12, 4.02), (24, 3.48), (48, 3.27), (1000, 3.10)])
+def test_the_threshold_is_students(count: int, t: float) -> None:
+    """Upper 0.1 % points of Student's t with count - 1 degrees of freedom."""
+    assert one_in_a_thousand(count) == pytest.approx(t, rel=0.05)

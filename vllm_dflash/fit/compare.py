@@ -36,13 +36,17 @@ class Ranked:
 
     @property
     def excluded(self) -> bool:
-        """Behind by more than rounding, and by more than chance would allow in one case of a hundred."""
-        return -self.behind > max(one_percent(self.count) * self.error, ROUNDING)
+        """Behind by more than rounding, and by more than chance would allow in one case of a thousand.
+
+        Dozens of candidates are close in some drafters: one in a hundred would strike the right one out too often.
+        """
+        return -self.behind > max(one_in_a_thousand(self.count) * self.error, ROUNDING)
 
 
-def one_percent(count: int) -> float:
-    """About Student's t for a mean of `count` values that is exceeded by chance in 1 % of cases (within 5 %)."""
-    return 2.33 * (1 + 1.9 / max(count - 1, 1))
+def one_in_a_thousand(count: int) -> float:
+    """About Student's t for a mean of `count` values; within 5 % from six values on, too low for fewer."""
+    freedom = max(count - 1, 1)
+    return 3.09 * (1 + 2.9 / freedom + 6 / freedom**2)
 
 
 def per_sequence(scores: Scores, reading: Reading, groups: int, positions: int) -> torch.Tensor:
