@@ -105,6 +105,23 @@ def test_attention_bias_of_the_tensors_wins(native, native_shapes):
     assert config.attention_bias and "k_proj.bias" in config.sources["attention_bias"].key
 
 
+@pytest.mark.parametrize("there", ["qkv", "o"])
+def test_biases_are_on_all_projections_or_none(native, native_shapes, there):
+    rows = {"q": 64, "k": 32, "v": 32, "o": 64}
+    biases = {f"layers.{i}.self_attn.{name}_proj.bias": (rows[name],) for i in range(3) for name in there}
+    with pytest.raises(UserError, match=r"_proj\.bias is missing"):
+        load_draft_config(native(None, native_shapes | biases))
+
+
+UNUSED = ["mlp.up_proj.bias", "post_feedforward_layernorm.weight", "mlp.experts.0.up_proj.weight"]
+
+
+@pytest.mark.parametrize("name", UNUSED)
+def test_a_tensor_that_no_draft_layer_uses_is_refused(native, native_shapes, name):
+    with pytest.raises(UserError, match="has no place in a draft layer"):
+        load_draft_config(native(None, native_shapes | {f"layers.1.{name}": (96,)}))
+
+
 def test_own_head_with_a_reduced_vocabulary(native, native_shapes):
     reduced = {"lm_head.weight": (128, 64), "d2t": (128,), "t2d": (512,)}
     config = load_draft_config(native({"draft_vocab_size": 128}, native_shapes | reduced))

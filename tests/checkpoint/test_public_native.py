@@ -90,6 +90,11 @@ NATIVE = {
         native(TAPS_27B, 248070, layers=6, layer_types=layer_types("SSSSSF"), sliding_window=4096,
         use_sliding_window=True), "SSSSSF window 4096, causal TTTTTF", {"num_target_layers": 64}
     ),
+    "Qwen3.5-35B-A3B-DFlash": (
+        native(TAPS_35B, 248070, layers=6, target_layers=40, hidden=2048, inner=6144, heads=(32, 4),
+        layer_types=layer_types("SSSSSF"), sliding_window=4096, use_sliding_window=True),
+        "SSSSSF window 4096, causal TTTTTF", {"num_target_layers": 40, "block_size": 16}
+    ),
     "Qwen3.5-122B-A10B-DFlash, first upload": (
         native([1, 9, 18, 27, 36, 45], 248070, layers=4, target_layers=48, hidden=3072, inner=9216,
         layer_types=layer_types("SSSS"), sliding_window=2048, use_sliding_window=True),
@@ -121,6 +126,10 @@ NATIVE = {
         vocab_size=151936, rope_theta=1e6, max_position_embeddings=40960, tie_word_embeddings=True),
         "FFFFF, causal FFFFF", {"hidden_size": 2560, "own_lm_head": False, "max_position_embeddings":
         40960}
+    ),
+    "Qwen3-Coder-30B-A3B-DFlash": (
+        native([1, 12, 23, 34, 45], 151669, target_layers=48, hidden=2048, inner=6144, heads=(32, 4),
+        vocab_size=151936), "FFFFF, causal FFFFF", {"block_size": 16, "mask_token_id": 151669}
     ),
     "gemma-4-31B-it-DFlash": (
         native([1, 12, 23, 35, 46, 57], 4, target_layers=60, hidden=5376, inner=10752, heads=(64, 8),

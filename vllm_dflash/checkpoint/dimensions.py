@@ -117,8 +117,9 @@ def _head_dim(layer: Section, tensors: Tensors, hidden: int, heads: int) -> Answ
 
 
 def _attention_bias(layer: Section, tensors: Tensors) -> Answer[bool]:
+    """Biases on all four projections of a draft layer or on none, as in Qwen3."""
     written = layer.boolean("attention_bias")
-    biases = tensors.ending("self_attn.k_proj.bias")
+    biases = tensors.ending("self_attn.k_proj.bias") or tensors.ending("self_attn.o_proj.bias")
     if biases and (written is None or not written.value):
         return Answer(True, Source(tensors.infos[biases[0]].file, biases[0], "the tensor is there"))
     return written or default(False, "Qwen3Config's default")

@@ -56,7 +56,7 @@ def wanted_tensors(
         yield Wanted(
             f"{layer}self_attn.o_proj.weight", (hidden, heads * head), "hidden_size x (heads x head_dim)"
         )
-        yield Wanted(f"{layer}self_attn.o_proj.bias", (hidden,), "hidden_size", True)
+        yield Wanted(f"{layer}self_attn.o_proj.bias", (hidden,), "hidden_size", not size.attention_bias.value)
         for name in ("q_norm", "k_norm"):
             yield Wanted(f"{layer}self_attn.{name}.weight", (head,), "head_dim")
         for name in ("gate_proj", "up_proj"):
@@ -78,7 +78,7 @@ def check_shapes(
 
     Packed (integer) weights of a quantised drafter are not compared; missing tensors count only when all
     files are there. Raises UserError naming the first tensor that is missing, misshapen, or of a layer
-    that the config lacks.
+    that the config lacks, or that a draft layer has no use for: a layer without it computes something else.
     """
     known = set(IGNORED)
     for want in wanted:
@@ -105,6 +105,14 @@ def check_shapes(
                 found=layers,
                 needed=f"{int(found[1]) + 1} or more",
                 file=path,
+            )
+        if found and not quantized:
+            raise UserError(
+                f"tensor {name[:120]!r} has no place in a draft layer",
+                field="weights",
+                found=list(tensors.infos[name].shape),
+                needed="attention and MLP of Qwen3: no other norms, no biases on the MLP",
+                file=path.parent / tensors.infos[name].file,
             )
     return sorted(name for name in unknown if not (quantized and name.endswith(QUANTIZED_SUFFIXES)))
 

@@ -26,7 +26,19 @@ from vllm_dflash.engine.options import Options
 from vllm_dflash.errors import UserError
 from vllm_dflash.plugin import logger, stand_aside
 
+SILU = ("silu", "swish")  # two names of one function
 _DECIDED_BY_LAYERS = ("causal", "use_swa", "swa_window_size", "layers", "layer_types", "sliding_window")
+# Read by vLLM's draft model from a config that may lack them; transformers' defaults are not always the weights' sizes.
+_SIZES = (
+    "hidden_size",
+    "intermediate_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "rms_norm_eps",
+    "attention_bias",
+    "target_hidden_size",
+)
 
 
 @functools.lru_cache(maxsize=8)
@@ -73,6 +85,19 @@ def check_target(config: DraftConfig, target: Any) -> None:
             field="target_hidden_size",
             found=config.target_hidden_size,
             needed=f"{hidden}, the target's hidden size",
+            file=config.path,
+        )
+    check_served(config)
+
+
+def check_served(config: DraftConfig) -> None:
+    """Refuse what vLLM's draft model cannot do, whatever the target, before any weight is read."""
+    if config.hidden_act not in SILU:
+        raise UserError(
+            "vLLM's draft layers know one activation",
+            field=config.sources["hidden_act"].key or "hidden_act",
+            found=config.hidden_act,
+            needed=SILU[0],
             file=config.path,
         )
     if config.quantization is not None and list(config.tap_layer_ids) != sorted(config.tap_layer_ids):
@@ -136,6 +161,9 @@ def show_plain_drafter(hf_config: Any, config: DraftConfig, target_vocabulary: i
         # Embedding and head are the target's, with its padding rows.
         hf_config.vocab_size = hf_config.draft_vocab_size = target_vocabulary
     hf_config.logit_scale = config.logit_scale
+    for key in _SIZES:
+        setattr(hf_config, key, getattr(config, key))
+    hf_config.num_hidden_layers, hf_config.hidden_act = len(config.layers), SILU[0]
     # Only to build the stock layer; ours brings its own (engine/rope.py).
     hf_config.rope_parameters = {"rope_type": "default", "rope_theta": config.layers[0].rope.theta}
     hf_config.is_neox_style = config.layers[0].rope.is_neox_style

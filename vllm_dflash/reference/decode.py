@@ -14,6 +14,7 @@ from transformers import DynamicCache
 from vllm_dflash.reference.drafter import Drafter, KeyValue
 from vllm_dflash.reference.sampling import Sampler, greedy, verify_greedy, verify_sampled
 from vllm_dflash.reference.target import Target
+from vllm_dflash.reference.vocabulary import Vocabulary
 
 
 @dataclass
@@ -65,8 +66,11 @@ class Context:
         self.length += taps.shape[1]
 
 
-def draft(drafter: Drafter, target: Target, context: Context, anchor: int, k: int) -> torch.Tensor:
-    """Logits [k, vocabulary] of the k mask rows behind the anchor, which stands at position context.length."""
+def draft(drafter: Drafter, target: Target | Vocabulary, context: Context, anchor: int, k: int) -> torch.Tensor:
+    """Logits [k, vocabulary] of the k mask rows behind the anchor, which stands at position context.length.
+
+    target: gives embedding and head; a Vocabulary where the drafter has some of its own.
+    """
     config = drafter.config
     device = drafter.fc.weight.device
     block = torch.tensor([[anchor] + [config.mask_token_id] * k], device=device)
@@ -89,6 +93,7 @@ def generate(
     stop: Collection[int] = (),
     sampler: Sampler | None = None,
     draft_override: Callable[[list[int]], list[int]] | None = None,
+    vocabulary: Vocabulary | None = None,
 ) -> Generation:
     """Decode one sequence.
 
@@ -98,6 +103,7 @@ def generate(
         max_tokens: most tokens to generate; stop: token ids that end generation (the token is kept).
         sampler: None decodes greedily; else draws from its temperature distribution, exactly distributed as the
             target alone (rejection sampling with the residual distribution).
+        vocabulary: embedding and head of the drafter where they are not the target's.
         draft_override: gives the draft tokens instead of the drafter (greedy only), from the sequence so far.
 
     Returns:
@@ -113,7 +119,7 @@ def generate(
     out.tokens.append(choose(logits[0, -1]))
     while len(out.tokens) < max_tokens and out.tokens[-1] not in stop:
         anchor = out.tokens[-1]
-        draft_logits = draft(drafter, target, context, anchor, k)
+        draft_logits = draft(drafter, vocabulary or target, context, anchor, k)
         if sampler is None:
             proposed = draft_logits.argmax(-1).tolist()
             if draft_override is not None:
