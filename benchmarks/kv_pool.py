@@ -144,25 +144,39 @@ def compare(in_flight: int = 2 * 16_384) -> dict[str, Any]:
     found: dict[str, Any] = {"memory": memory, "stock": pool(cfg, layers, stock_groups, memory)}
 
     layers = specs(stock_windows=False)
-    plain = group(cfg, dict(layers))
-    found["every draft layer full, vLLM's groups"] = pool(cfg, layers, plain, memory)
-    found["ours, even (no block-outermost layout)"] = pool(cfg, layers, kv_groups.even(plain, blocks_of(cfg)), memory)
-
-    windows = {n: WINDOW for n, kind in zip(list(layers)[TARGET_LAYERS:], KINDS, strict=True) if kind == "S"}
-    kinds = kv_groups.Kinds.of(layers, windows)
-    assert kinds is not None and kv_groups.can_pack(layers, kinds)
+    found["every draft layer full, vLLM's groups"] = pool(cfg, layers, group(cfg, dict(layers)), memory)
+    kinds = our_kinds(layers)
+    assert kv_groups.can_pack(layers, kinds)
     register_draft_window(next(iter(layers.values())))
+    found["ours, even (no block-outermost layout)"] = even(cfg, layers, memory)
     cfg = config("BLNHC", in_flight)
     found["ours, packed (default)"] = pool(cfg, layers, kv_groups.packed(layers, kinds, K, LENGTH), memory)
 
     cfg = config("LBNHC", in_flight, caching=True)
     layers = specs(stock_windows=True, caching=True)
     found["prefix caching: stock"] = pool(cfg, layers, group(cfg, dict(layers)), memory)
-    layers = specs(stock_windows=False, caching=True)
-    plain = group(cfg, dict(layers))
-    found["prefix caching: full, vLLM's groups"] = pool(cfg, layers, plain, memory)
-    found["prefix caching: ours, even"] = pool(cfg, layers, kv_groups.even(plain, blocks_of(cfg)), memory)
+    found["prefix caching: ours, even"] = even(cfg, specs(stock_windows=False, caching=True), memory)
     return found
+
+
+def our_kinds(layers: dict[str, Any]) -> Any:
+    from vllm_dflash.engine.kv_groups import Kinds
+
+    kinds = Kinds.of(
+        layers, {n: WINDOW for n, kind in zip(list(layers)[TARGET_LAYERS:], KINDS, strict=True) if kind == "S"}
+    )
+    assert kinds is not None
+    return kinds
+
+
+def even(cfg: Any, layers: dict[str, Any], memory: int) -> dict[str, Any]:
+    from vllm_dflash.engine import kv_groups
+    from vllm_dflash.engine.kv_groups_hook import planning_module
+
+    layers = kv_groups.draft_windows(layers, our_kinds(layers), K)
+    return pool(
+        cfg, layers, kv_groups.even(planning_module().get_kv_cache_groups(cfg, dict(layers)), blocks_of(cfg)), memory
+    )
 
 
 def main() -> None:

@@ -14,8 +14,8 @@ KINDS = ["SSSSF", "sFC"]
 # Below the window, past it, past several windows and pages.
 LENGTHS = [5, 40, 600]
 MAX_LEN = 1024
-# Logits. The noise of bf16 in this pair; the gap between first and second choice is about 1 on average.
-NEAR_TIE = 0.5
+# Logits. The noise of bf16 in this pair; the gap between first and second choice is 0.7 on average.
+NEAR_TIE = 0.1
 Results = dict[str, dict[str, Any]]
 
 
@@ -53,7 +53,7 @@ def check(hybrid: Path, results: Results, kinds: str, lengths: list[int]) -> Non
         drafts = [step[0] for step in steps]
         logits = reference_logits(hybrid / "target", hybrid / kinds, given, tokens, drafts)
         assert len(logits) >= len(drafts) - 1
-        assert disagreements(logits, drafts, NEAR_TIE) <= 1 + len(drafts) * K // 20
+        assert disagreements(logits, drafts, NEAR_TIE) == 0
         done = 0
         for proposed in drafts:
             right = accepted(proposed, tokens[done + 1 :])

@@ -8,7 +8,8 @@ packed: without prefix caching, on backends that take blocks as the outermost di
     attends to the whole context, one for the drafter's windows (draft_window.py), one block a request for each
     recurrent layer (recurrent_block.py). The block holds a recurrent layer's states, and as many tokens of the other
     groups as fill it best.
-even: in every other case. vLLM's groups of one size, the size chosen for the memory of a full-length request.
+even: in every other case. vLLM's groups of one size, the size chosen for the memory of a full-length request; the
+    drafter's windows apart from the rest here too.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +25,7 @@ from vllm.v1.kv_cache_interface import (
     replace_as,
 )
 
-from vllm_dflash.engine.draft_window import DraftWindowSpec, tokens_behind
+from vllm_dflash.engine.draft_window import DraftWindowSpec, slack
 from vllm_dflash.engine.recurrent_block import can_share_a_block, one_block
 
 Specs = Mapping[str, KVCacheSpec]
@@ -74,7 +75,7 @@ def packed(specs: Specs, kinds: Kinds, k: int, max_model_len: int) -> list[KVCac
     state_bytes = max(spec.page_size_bytes for spec in recurrent.values())
     full_bytes = sum(token_bytes(specs[n]) for n in kinds.full)
     window_bytes = sum(token_bytes(specs[n]) for n in kinds.windows)
-    behind = min(max((tokens_behind(w, k) for w in kinds.windows.values()), default=0), max_model_len)
+    behind = min(max(kinds.windows.values(), default=0) + slack(k), max_model_len)
 
     def window_page(block_bytes: int) -> int:
         return block_bytes // window_bytes // GRANULE * GRANULE
@@ -93,13 +94,18 @@ def packed(specs: Specs, kinds: Kinds, k: int, max_model_len: int) -> list[KVCac
     groups = [group({n: resized(specs[n], full_page) for n in kinds.full})]
     if window_bytes:
         page = min(window_page(block_bytes), -(-max_model_len // GRANULE) * GRANULE)
-        groups.append(group({n: draft_window(specs[n], page, behind) for n in kinds.windows}))
+        groups.append(group(draft_windows({n: resized(specs[n], page) for n in kinds.windows}, kinds, k)))
     return groups + [KVCacheGroupSpec([name], spec) for name, spec in recurrent.items()]
 
 
-def draft_window(spec: KVCacheSpec, block_size: int, behind: int) -> DraftWindowSpec:
+def draft_windows(specs: Specs, kinds: Kinds, k: int) -> dict[str, KVCacheSpec]:
+    """The specs with those of the drafter's windowed layers replaced; one window, the widest, makes one group."""
     of_full_attention_only = ("attention_chunk_size", "non_causal")
-    return replace_as(resized(spec, block_size), DraftWindowSpec, drop=of_full_attention_only, sliding_window=behind)
+    widest = {"sliding_window": max(kinds.windows.values(), default=0), "extra_retained_tokens": slack(k)}
+    return {
+        n: replace_as(spec, DraftWindowSpec, drop=of_full_attention_only, **widest) if n in kinds.windows else spec
+        for n, spec in specs.items()
+    }
 
 
 def even(groups: list[KVCacheGroupSpec], blocks_of: Callable[[KVCacheSpec], int]) -> list[KVCacheGroupSpec]:

@@ -49,39 +49,41 @@ def draft_windows(config: Any, layer_names: Iterable[str]) -> dict[str, int]:
     return windows
 
 
-def wants_packing(config: Any) -> bool:
-    """Packed blocks are not for prefix caching, KV transfer or several ranks of context or pipeline."""
+def kinds_of(config: Any, specs: Mapping[str, Any]) -> kv_groups.Kinds | None:
+    """The layers of a hybrid target with our drafter; None where the groups stay vLLM's.
+
+    KV transfer and several ranks of context or pipeline have rules of their own for pages.
+    """
     parallel = config.parallel_config
-    return (
-        drafts_with_us(config.speculative_config)
-        and not config.cache_config.enable_prefix_caching
-        and not config.scheduler_config.disable_hybrid_kv_cache_manager
-        and config.kv_transfer_config is None
-        and parallel.pipeline_parallel_size == parallel.decode_context_parallel_size == 1
-        and getattr(parallel, "prefill_context_parallel_size", 1) == 1
-    )
-
-
-def packable_kinds(config: Any, specs: Mapping[str, Any]) -> kv_groups.Kinds | None:
-    if not wants_packing(config):
+    if (
+        not drafts_with_us(config.speculative_config)
+        or config.scheduler_config.disable_hybrid_kv_cache_manager
+        or config.kv_transfer_config is not None
+        or parallel.pipeline_parallel_size * parallel.decode_context_parallel_size != 1
+        or getattr(parallel, "prefill_context_parallel_size", 1) != 1
+    ):
         return None
-    kinds = kv_groups.Kinds.of(specs, draft_windows(config, specs))
-    return kinds if kinds is not None and kv_groups.can_pack(specs, kinds) else None
+    return kv_groups.Kinds.of(specs, draft_windows(config, specs))
+
+
+def can_pack(config: Any, specs: Mapping[str, Any], kinds: kv_groups.Kinds | None) -> bool:
+    return kinds is not None and not config.cache_config.enable_prefix_caching and kv_groups.can_pack(specs, kinds)
 
 
 def plan(config: Any, specs: dict[str, Any], stock: Any) -> list[KVCacheGroupSpec]:
     """Our groups, or vLLM's where the drafter is not ours or the target no hybrid."""
     layout = config.cache_config.get_resolved_kv_cache_layout()
-    kinds = packable_kinds(config, specs)
-    if kinds is not None and layout.is_block_outermost and layout.is_block_compact:
-        register_draft_window(next(iter(specs.values())))
-        k, longest = config.speculative_config.num_speculative_tokens, config.model_config.max_model_len
+    kinds = kinds_of(config, specs)
+    if kinds is None:
+        groups: list[KVCacheGroupSpec] = stock(config, specs)
+        return groups
+    register_draft_window(next(iter(specs.values())))
+    k, longest = config.speculative_config.num_speculative_tokens, config.model_config.max_model_len
+    if can_pack(config, specs, kinds) and layout.is_block_outermost and layout.is_block_compact:
         return kv_groups.packed(specs, kinds, k, longest)
-    groups = stock(config, specs)
-    hybrid = kv_groups.Kinds.of(specs, {}) is not None
+    groups = stock(config, kv_groups.draft_windows(specs, kinds, k))
     one_page_size = len({group.kv_cache_spec.page_size_bytes for group in groups}) == 1
-    wrapped = any(isinstance(group.kv_cache_spec, UniformTypeKVCacheSpecs) for group in groups)
-    if not drafts_with_us(config.speculative_config) or not hybrid or wrapped or not one_page_size:
+    if not one_page_size or any(isinstance(group.kv_cache_spec, UniformTypeKVCacheSpecs) for group in groups):
         return groups
     return kv_groups.even(groups, lambda spec: -(-spec.max_memory_usage_bytes(config) // spec.page_size_bytes))
 
@@ -114,7 +116,10 @@ def prefer_packing(worker: Any, layouts: list[str]) -> list[str]:
     """
     config = worker.vllm_config
     usable = [name for name in BLOCK_OUTERMOST if name in layouts]
-    if not usable or not wants_packing(config) or packable_kinds(config, worker.get_kv_cache_spec()) is None:
+    if not usable or not drafts_with_us(config.speculative_config):
+        return layouts
+    specs = worker.get_kv_cache_spec()
+    if not can_pack(config, specs, kinds_of(config, specs)):
         return layouts
     recurrent_block.install()
     if not all(takes_whole_pages(backend) for backend in get_current_attn_backends(config)):
