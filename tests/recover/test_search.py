@@ -134,6 +134,18 @@ def test_block_size_undecided_is_the_longest_usual_one_that_the_first_positions_
     assert not found.decided and found.size == 8 and {4, 8} <= set(found.left) <= {4, 5, 6, 7, 8, 9}
 
 
+def test_block_sizes_are_compared_over_all_positions_that_both_draft() -> None:
+    """A block of 16 spoils positions 5 to 7 only."""
+
+    class Late(Made):
+        def table(self, reading: Reading, group: int) -> torch.Tensor:
+            late = (torch.arange(reading.draft_tokens) > 3) * (reading.block_size > 8)
+            return super().table(reading, group) - 0.3 * late
+
+    found = find_block_size(memo(Late(lambda r: 0.0, noise=0.05)), PLAIN, 5)
+    assert not found.decided and found.size == 8 and max(found.left) == 8
+
+
 @pytest.mark.parametrize("count, t", [(6, 5.89), (12, 4.02), (24, 3.48), (48, 3.27), (1000, 3.10)])
 def test_the_threshold_is_students(count: int, t: float) -> None:
     """Upper 0.1 % points of Student's t with count - 1 degrees of freedom."""

@@ -59,7 +59,7 @@ def find_block_size(memo: Memo, reading: Reading, groups: int) -> BlockEvidence:
         ranked = contest(memo, sizes, lambda one: abs(one.block_size - reading.block_size), groups)
         if groups == memo.groups:
             finalists = {one.reading.block_size for one in still_open(ranked)} | set(USUAL_BLOCKS)
-            ranked = compare(memo, [one for one in sizes if one.block_size in finalists], groups)
+            ranked = _pairs(memo, [one for one in sizes if one.block_size in finalists])
         left = tuple(one.reading.block_size for one in still_open(ranked))
     if groups < memo.groups:
         size = reading.block_size if reading.block_size in left else ranked[0].reading.block_size
@@ -73,6 +73,19 @@ def find_block_size(memo: Memo, reading: Reading, groups: int) -> BlockEvidence:
         return BlockEvidence(clear, True, tuple(ranked), left, steps, falls, step is not None)
     usual = max([size for size in USUAL_BLOCKS if size in left] or left)
     return BlockEvidence(MOST_COMMON if causal else usual, False, tuple(ranked), left, steps, falls)
+
+
+def _pairs(memo: Memo, readings: Sequence[Reading]) -> list[Ranked]:
+    """Each against the one that beats it most, over all positions that both draft; best first.
+
+    Together they could only be compared over the few positions that the shortest drafts.
+    """
+    found = []
+    for one in readings:
+        pairs = [compare(memo, [one, other], memo.groups) for other in readings if other is not one]
+        own = [next(ranked for ranked in pair if ranked.reading == one) for pair in pairs]
+        found.append(min(own, key=lambda ranked: (not ranked.excluded, ranked.behind)))
+    return sorted(found, key=lambda ranked: (ranked.excluded, -ranked.behind))
 
 
 def _falls(memo: Memo, reading: Reading, rows: int) -> torch.Tensor:
