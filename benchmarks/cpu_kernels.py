@@ -35,8 +35,9 @@ import torch
 from vllm_dflash.bench.conditions import describe_run
 from vllm_dflash.bench.machine import OtherLoad
 from vllm_dflash.checkpoint import DraftLayer, Rope
-from vllm_dflash.kernels import native, native_attention, native_context_kv, native_mask_fill
+from vllm_dflash.kernels import native, native_context_kv, native_mask_fill
 from vllm_dflash.kernels.context_kv_arguments import ContextLayers
+from vllm_dflash.kernels.native_attention import DrafterAttention
 from vllm_dflash.reference import context_kv as context_kv_reference
 from vllm_dflash.reference import mask_fill as mask_fill_reference
 
@@ -46,8 +47,8 @@ RULES = (DraftLayer(WINDOW, True, ROPE), DraftLayer(WINDOW, True, ROPE), DraftLa
 Paths = dict[str, Callable[[], object]]
 
 
-def measure(paths: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Median microseconds of a call of each path; they take turns."""
+def measure(paths: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Microseconds of a call of each path, one figure a round; they take turns."""
     counts, times = {}, {name: [] for name in paths}  # type: tuple[dict[str, int], dict[str, list[float]]]
     for name, call in paths.items():
         call()
@@ -61,7 +62,7 @@ def measure(paths: Mapping[str, Callable[[], object]], rounds: int) -> dict[str,
             for _ in range(counts[name]):
                 call()
             times[name].append((time.perf_counter() - began) / counts[name] * 1e6)
-    return {name: statistics.median(each) for name, each in times.items()}
+    return times
 
 
 def each_set(call: Callable[[], object]) -> Paths:
@@ -85,6 +86,7 @@ class Step:
         self.table = (torch.randperm(batch * pages) + 1).int().view(batch, pages)
         self.query = torch.randn(batch * ROWS, HEADS, DIM).to(dtype)
         self.out = torch.empty_like(self.query)
+        self.attention = [DrafterAttention(window=r.window, causal=r.causal, scale=DIM**-0.5) for r in RULES]
         self.starts = torch.arange(batch + 1, dtype=torch.int32) * ROWS
         self.lengths = torch.full((batch,), self.length, dtype=torch.int32)
 
@@ -92,11 +94,8 @@ class Step:
         return {"torch": self.torch, "vLLM": self.vllm(), **each_set(self.ours)}
 
     def ours(self) -> None:
-        for rule, cache in zip(RULES, self.caches, strict=True):
-            native_attention.drafter_attention(
-                self.query, cache, self.table, self.starts, self.lengths,
-                window=rule.window, causal=rule.causal, scale=DIM**-0.5, out=self.out,
-            )  # fmt: skip
+        for attend, cache in zip(self.attention, self.caches, strict=True):
+            attend(self.query, cache, self.table, self.starts, self.lengths, None, self.out)
 
     def torch(self) -> None:
         from vllm_dflash.engine.attention_torch import block_attention
@@ -247,8 +246,10 @@ def main() -> None:
     for name, case in cases():
         if args.only not in name:
             continue
-        times, moved = measure(case.paths(), args.rounds), case.bytes()
-        results.append({"case": name, "bytes": moved, "us": {path: round(us, 2) for path, us in times.items()}})
+        rounds, moved = measure(case.paths(), args.rounds), case.bytes()
+        times = {path: statistics.median(each) for path, each in rounds.items()}
+        figures = {path: {"median": round(times[path], 2), "least": round(min(rounds[path]), 2)} for path in rounds}
+        results.append({"case": name, "bytes": moved, "us": figures})
         columns = "  ".join(f"{path} {us:8.1f} us" for path, us in times.items())
         speed = f"  {moved / times[best] / 1e3:6.1f} GB/s" if moved else ""
         print(f"{name:38} {columns}{speed}  {times['torch'] / times[best]:5.1f} x torch", flush=True)

@@ -30,6 +30,7 @@ struct Run {
     const Kernels* kernels;
     const Plan* plan;
     std::atomic<int>* unfinished;  // chunks left of each group
+    int* packed;                   // group whose query each worker's scratch holds; -1: none
     float *partials, *scratch;
     int64_t partial_floats, scratch_floats;
 };
@@ -100,7 +101,9 @@ void run_task(void* context, int task, int worker) {
     const AttentionGroup& g = run.plan->groups[t.group];
     float* scratch = run.scratch + worker * run.scratch_floats;
     float* partials = run.partials + g.first_partial * run.partial_floats;
-    run.kernels->attention_chunk(*run.args, g, t.chunk, scratch, partials + t.chunk * run.partial_floats);
+    const bool packed = run.packed[worker] == t.group;
+    run.packed[worker] = t.group;
+    run.kernels->attention_chunk(*run.args, g, t.chunk, packed, scratch, partials + t.chunk * run.partial_floats);
     if (run.unfinished[t.group].fetch_sub(1, std::memory_order_acq_rel) == 1)
         run.kernels->attention_merge(*run.args, g, partials, run.partial_floats, scratch);
 }
@@ -128,17 +131,19 @@ int attention(const dflash_attention_args& a) {
     const int64_t useful = 1 + plan.work / kSerialWork;
     const int threads = int(useful < max_threads() ? useful : max_threads());
     const Kernels& k = kernels();
-    Run run = {&a, &k, &plan, nullptr, nullptr, nullptr, 0, 0};
+    Run run = {&a, &k, &plan, nullptr, nullptr, nullptr, nullptr, 0, 0};
     run.partial_floats = aligned(k.attention_partial(a, plan.most_rows));
     run.scratch_floats = aligned(k.attention_scratch(a, plan.most_rows));
     const int64_t partials = run.partial_floats * int64_t(plan.tasks.size());
     const int64_t counters = aligned(int64_t(plan.groups.size()));
-    float* memory = arena(partials + run.scratch_floats * threads + counters);
+    float* memory = arena(partials + run.scratch_floats * threads + counters + aligned(threads));
     run.partials = memory;
     run.scratch = memory + partials;
     run.unfinished = reinterpret_cast<std::atomic<int>*>(run.scratch + run.scratch_floats * threads);
     for (std::size_t g = 0; g < plan.groups.size(); ++g)
         new (&run.unfinished[g]) std::atomic<int>(plan.groups[g].chunks);
+    run.packed = reinterpret_cast<int*>(run.unfinished) + counters;
+    for (int i = 0; i < threads; ++i) run.packed[i] = -1;
     parallel_for(int(plan.tasks.size()), threads, run_task, &run);
     return 0;
 }

@@ -203,12 +203,12 @@ static void panel(const dflash_attention_args& a, const Scratch& s, const Partia
     }
 }
 
-void attention_chunk(const dflash_attention_args& a, const AttentionGroup& g, int index, float* scratch,
+void attention_chunk(const dflash_attention_args& a, const AttentionGroup& g, int index, bool packed, float* scratch,
                      float* partial) {
     const int lanes = lane_count(a, g.rows), rows = row_count(a, g.rows), dims = dim_count(a);
     const Scratch s(scratch, lanes, a.head_dim, dims);
     const Partial p(partial, lanes);
-    pack_query(a, g, lanes, s);
+    if (!packed) pack_query(a, g, lanes, s);
     int lowest = 0, highest = g.anchor + g.rows - 1;
     for (int m = 0; m < lanes; ++m) {
         p.peak[m] = kNoScore;
@@ -254,7 +254,7 @@ void attention_merge(const dflash_attention_args& a, const AttentionGroup& g, fl
         }
         for (int c = 0; c < g.chunks; ++c) store(part(c).peak + lane, load<Vec>(part(c).peak + lane) / sum);
     }
-    float* merged = scratch;
+    float* merged = scratch;  // where scores were
     for (int m = 0; m < rows; ++m) {
         for (int d = 0; d < dims; d += kLanes) {
             Vec x = {};

@@ -22,8 +22,9 @@ struct Kernels {
     int64_t (*attention_partial)(const dflash_attention_args&, int rows);
     int64_t (*attention_scratch)(const dflash_attention_args&, int rows);
     // Keys of one chunk; leaves unnormalised output, and maximum and sum of each row's weights, in `partial`.
-    void (*attention_chunk)(const dflash_attention_args&, const AttentionGroup&, int chunk, float* scratch,
-                            float* partial);
+    // packed: the scratch holds this group's query from a chunk before.
+    void (*attention_chunk)(const dflash_attention_args&, const AttentionGroup&, int chunk, bool packed,
+                            float* scratch, float* partial);
     // Merges a group's chunks, in order, into the output; uses the partial results up.
     void (*attention_merge)(const dflash_attention_args&, const AttentionGroup&, float* partials,
                             int64_t partial_stride, float* scratch);

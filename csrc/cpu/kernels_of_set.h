@@ -9,7 +9,7 @@ namespace DFLASH_ISA {
 
 int64_t partial_floats(const dflash_attention_args& a, int rows);
 int64_t scratch_floats(const dflash_attention_args& a, int rows);
-void attention_chunk(const dflash_attention_args& a, const AttentionGroup& g, int index, float* scratch,
+void attention_chunk(const dflash_attention_args& a, const AttentionGroup& g, int index, bool packed, float* scratch,
                      float* partial);
 void attention_merge(const dflash_attention_args& a, const AttentionGroup& g, float* partials, int64_t stride,
                      float* scratch);

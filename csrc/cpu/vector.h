@@ -38,11 +38,11 @@ static inline Vec broadcast(float x) { return Vec{} + x; }
 
 static inline Vec larger(Vec a, Vec b) { return a > b ? a : b; }
 
-// 2^x for x <= 0; exactly 1 at 0 and exactly 0 below -126. Relative error under 2e-7.
+// 2^x for x <= 0; exactly 1 at 0 and exactly 0 from -127 down. Relative error under 2e-7 above -126.
 static inline Vec exp2_nonpositive(Vec x) {
     constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer in the low bits
-    const IntVec vanishes = x < -126.0f;
-    x = vanishes ? Vec{} : x;
+    const Vec lowest = broadcast(-127.0f);  // whose power has all bits zero
+    x = lowest > x ? lowest : x;            // a NaN stays
     const Vec shifted = x + kRound;
     const Vec f = x - (shifted - kRound);
     Vec p = f * 0x1.446c7ep-13f + 0x1.5f48c8p-10f;
@@ -52,7 +52,7 @@ static inline Vec exp2_nonpositive(Vec x) {
     p = p * f + 0x1.62e430p-1f;
     p = p * f + 1.0f;
     const BitVec power = (bits_as<BitVec>(shifted) + 127u) << 23;  // the bits of kRound itself are shifted out
-    return vanishes ? Vec{} : p * bits_as<Vec>(power);
+    return p * bits_as<Vec>(power);
 }
 
 static inline int round_up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }

@@ -14,7 +14,7 @@ import torch
 from vllm_dflash.checkpoint import DraftLayer, Rope
 from vllm_dflash.errors import UserError
 from vllm_dflash.kernels import native
-from vllm_dflash.kernels.native_attention import drafter_attention
+from vllm_dflash.kernels.native_attention import DrafterAttention
 from vllm_dflash.reference.attention import attention, visible_block, visible_context
 
 if native.problem() is not None:
@@ -39,10 +39,10 @@ class Case:
     out: torch.Tensor
 
     def run(self) -> torch.Tensor:
-        return drafter_attention(
-            self.query, self.kv_cache, self.block_table, self.query_start_loc, self.seq_lens,
-            window=self.rule.window, causal=self.rule.causal, scale=self.scale, sinks=self.sinks, out=self.out,
-        )  # fmt: skip
+        attend = DrafterAttention(window=self.rule.window, causal=self.rule.causal, scale=self.scale)
+        return attend(
+            self.query, self.kv_cache, self.block_table, self.query_start_loc, self.seq_lens, self.sinks, self.out
+        )
 
     def expected(self) -> torch.Tensor:
         """[N, heads, head_dim] float64."""
@@ -180,14 +180,24 @@ def test_a_result_depends_on_nothing_but_its_request() -> None:
         assert torch.equal(case.run(), one)
     finally:
         torch.set_num_threads(threads)
+    attend = DrafterAttention(window=case.rule.window, causal=case.rule.causal, scale=case.scale)
     for i in range(6):
         start, stop = case.query_start_loc[i : i + 2].tolist()
-        alone = drafter_attention(
+        alone = attend(
             case.query[start:stop], case.kv_cache, case.block_table[i : i + 1],
-            torch.tensor([0, stop - start], dtype=torch.int32), case.seq_lens[i : i + 1],
-            window=case.rule.window, causal=case.rule.causal, scale=case.scale, sinks=case.sinks,
+            torch.tensor([0, stop - start], dtype=torch.int32), case.seq_lens[i : i + 1], case.sinks,
         )  # fmt: skip
         assert torch.equal(alone, one[start:stop])
+
+
+def test_another_cache_is_noticed() -> None:
+    """A layer's attention remembers its cache; a new one, of another shape, takes its place."""
+    cases = [random_case(seed, window=7, causal=True, head_dim=16, sinks=False, dtype=torch.float32) for seed in (1, 2)]
+    attend = DrafterAttention(window=7, causal=True, scale=0.25)
+    for case in (*cases, cases[0]):
+        case.rule, case.scale, case.sinks = DraftLayer(7, True, Rope(1e4, 16)), 0.25, None
+        out = attend(case.query, case.kv_cache, case.block_table, case.query_start_loc, case.seq_lens)
+        torch.testing.assert_close(out.double(), case.expected(), atol=1e-5, rtol=1e-5)
 
 
 def test_a_large_call_uses_the_threads_that_torch_has() -> None:
@@ -222,7 +232,8 @@ def test_extreme_values() -> None:
     [
         ({"query": torch.zeros(8, 4, 16, dtype=torch.float64)}, "query.dtype: found torch.float64"),
         ({"kv_cache": torch.zeros(4, 2, 16, 32, dtype=torch.int8)}, "kv_cache.dtype: found torch.int8"),
-        ({"kv_cache": torch.zeros(4, 2, 16, 34)}, "kv_cache.shape[3]: found 34; needed 32"),
+        ({"kv_cache": torch.zeros(4, 2, 16, 34)}, "query.shape[2]: found 16; needed 17"),
+        ({"kv_cache": torch.zeros(4, 2, 16, 33)}, "kv_cache.shape[3] % 2: found 1; needed 0"),
         ({"kv_cache": torch.zeros(4, 2, 32, 16).transpose(2, 3)}, "kv_cache.stride(-1): found 16; needed 1"),
         ({"query": torch.zeros(8, 16, 4).transpose(1, 2)}, "query.stride(-1): found 4"),
         ({"query": torch.zeros(8, 64)}, "query.dim(): found 2; needed 3"),
@@ -253,9 +264,13 @@ def test_refusals_name_what_was_found(change: dict[str, Any], message: str) -> N
         "scale": 1.0,
         "out": torch.full((8, 4, 16), 7.0),
     }
-    drafter_attention(**given)
+    run(**given)
     given["out"].fill_(7.0)
     with pytest.raises(UserError) as refused:
-        drafter_attention(**given | change)
+        run(**given | change)
     assert message in str(refused.value)
     assert (given["out"] == 7.0).all(), "something was written before the refusal"
+
+
+def run(window: int | None, causal: bool, scale: float, **tensors: torch.Tensor) -> None:
+    DrafterAttention(window=window, causal=causal, scale=scale)(**tensors)

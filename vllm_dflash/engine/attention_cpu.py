@@ -9,13 +9,18 @@ from typing import Any
 import torch
 from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
 
+from vllm_dflash.checkpoint import DraftLayer
 from vllm_dflash.engine import attention_torch
-from vllm_dflash.kernels.native_attention import drafter_attention
+from vllm_dflash.kernels.native_attention import DrafterAttention
 from vllm_dflash.kernels.native_context_kv import store
 
 
 class Impl(attention_torch.Impl):
     """The torch path's class with its store and its attention in C++."""
+
+    def follow(self, rule: DraftLayer) -> None:
+        super().follow(rule)
+        self.attend = DrafterAttention(window=rule.window, causal=rule.causal, scale=self.scale)
 
     def do_kv_cache_update(
         self,
@@ -42,17 +47,14 @@ class Impl(attention_torch.Impl):
         """query [N, heads, head_dim]; writes and returns output, same shape. Rows past the metadata are zeroed."""
         if attn_metadata is None:
             return output.zero_()
-        drafter_attention(
+        self.attend(
             query,
             kv_cache,
             attn_metadata.block_table,
             attn_metadata.query_start_loc,
             attn_metadata.seq_lens,
-            window=self.rule.window,
-            causal=self.rule.causal,
-            scale=self.scale,
-            sinks=self.sinks,
-            out=output.view_as(query),
+            self.sinks,
+            output.view_as(query),
         )
         return output
 
