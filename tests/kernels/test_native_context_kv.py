@@ -22,7 +22,18 @@ SETS = native.instruction_sets()
 
 
 def run(c: Case) -> None:
-    native_context_kv.context_kv(c.keys, c.values, c.positions, c.slots, c.table())
+    table = c.table()
+    torch.set_num_threads(2)
+    native_context_kv.context_kv(c.keys, c.values, c.positions, c.slots, table)
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def one_thread_for_the_reference() -> Any:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def run_reference(c: Case) -> None:
