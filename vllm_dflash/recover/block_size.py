@@ -76,14 +76,15 @@ def find_block_size(memo: Memo, reading: Reading, groups: int) -> BlockEvidence:
 
 
 def _pairs(memo: Memo, readings: Sequence[Reading]) -> list[Ranked]:
-    """Each against the one that beats it most, over all positions that both draft; best first.
+    """Each by the comparison that is worst for it; best first.
 
-    Together they could only be compared over the few positions that the shortest drafts.
+    All together over the first positions, where a wrong size tells most, and in pairs over all that both draft.
     """
+    together = compare(memo, readings, memo.groups)
     found = []
     for one in readings:
         pairs = [compare(memo, [one, other], memo.groups) for other in readings if other is not one]
-        own = [next(ranked for ranked in pair if ranked.reading == one) for pair in pairs]
+        own = [next(ranked for ranked in rows if ranked.reading == one) for rows in (together, *pairs)]
         found.append(min(own, key=lambda ranked: (not ranked.excluded, ranked.behind)))
     return sorted(found, key=lambda ranked: (ranked.excluded, -ranked.behind))
 
