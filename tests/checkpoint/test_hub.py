@@ -141,7 +141,7 @@ def cached(monkeypatch, tmp_path):
 
 def test_offline_and_never_downloaded(cached):
     for load in (load_draft_config, load_target_config, fetch_model):
-        with pytest.raises(UserError, match="owner/never is no local folder, is not in the hub cache.*offline"):
+        with pytest.raises(UserError, match=r"owner/never is no local folder, is not in the hub cache.*offline"):
             load("owner/never")
 
 
@@ -154,13 +154,13 @@ def test_offline_and_downloaded(cached, native, native_shapes):
 
 def test_offline_with_a_config_that_was_not_downloaded(cached, native, native_shapes):
     cached("owner/drafter", native(shapes=native_shapes), ("model.safetensors",))
-    with pytest.raises(UserError, match="only a part of owner/drafter.*finish the download with `hf download"):
+    with pytest.raises(UserError, match=r"only a part of owner/drafter.*finish the download with `hf download"):
         load_draft_config("owner/drafter")
 
 
 def test_offline_with_a_repository_that_has_no_config(cached, native, native_shapes):
     cached("owner/drafter", native(shapes=native_shapes), ("model.safetensors",), absent=("config.json",))
-    with pytest.raises(UserError, match="no config.json.*recover"):
+    with pytest.raises(UserError, match=r"no config\.json.*recover"):
         load_draft_config("owner/drafter")
 
 
@@ -194,7 +194,8 @@ def test_nothing_is_run_on_a_broken_download(command, cached, half, target, tmp_
 def test_a_target_that_is_not_all_here(cached, native, native_shapes, target, tmp_path, capsys):
     cached("owner/target", target(), ("config.json",))
     drafter = str(native(shapes=native_shapes))
-    assert main(["recover", drafter, "--target", "owner/target", "--out", str(tmp_path / "out"), "--device", "cpu"]) == 2
+    words = ["--target", "owner/target", "--out", str(tmp_path / "out"), "--device", "cpu"]
+    assert main(["recover", drafter, *words]) == 2
     assert "the target's weights are not all here; weights: found 'no model.safetensors'" in capsys.readouterr().err
 
 

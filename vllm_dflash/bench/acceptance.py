@@ -55,9 +55,7 @@ def read(metrics: Iterable[Any]) -> Counters:
             padded = max(len(positions), len(metric.values))
             pairs = zip(_padded(positions, padded), _padded(metric.values, padded), strict=True)
             positions = [a + b for a, b in pairs]
-    return Counters(
-        sums["drafts"], sums["draft_tokens"], sums["accepted_tokens"], tuple(positions), sums[PREEMPTIONS]
-    )
+    return Counters(sums["drafts"], sums["draft_tokens"], sums["accepted_tokens"], tuple(positions), sums[PREEMPTIONS])
 
 
 def length_by_category(histograms: Iterable[Sequence[int]], categories: Iterable[str]) -> dict[str, float]:

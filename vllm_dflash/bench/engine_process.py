@@ -72,9 +72,7 @@ def run_method(
     return {**result, "log": str(log_file), "plugin": said[-1] if said else None}
 
 
-def _wait(
-    child: subprocess.Popen[bytes], progress: Path, timeout_s: float, say: Callable[[str], None]
-) -> bool:
+def _wait(child: subprocess.Popen[bytes], progress: Path, timeout_s: float, say: Callable[[str], None]) -> bool:
     """Passes the worker's progress on. False when it ran past the limit. Nothing of it is left running."""
     deadline = time.monotonic() + timeout_s
     shown = 0

@@ -72,18 +72,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run each dflash method a second time with this plugin off (VLLM_DFLASH=0)",
     )
     load = parser.add_argument_group("load")
-    load.add_argument(
-        "--dataset", type=Path, help='JSONL with "prompt" or "messages" (default: built-in, held out)'
-    )
+    load.add_argument("--dataset", type=Path, help='JSONL with "prompt" or "messages" (default: built-in, held out)')
     load.add_argument("--raw-prompts", action="store_true", help="do not apply the model's chat template")
     load.add_argument(
         "--num-prompts",
         type=int,
         help=f"default: {PROMPTS_A_SLOT} a running request, at least {LEAST_PROMPTS}",
     )
-    load.add_argument(
-        "--concurrency", help="requests kept running, comma-separated (default: 1,4; GPU: 1,4,16,64)"
-    )
+    load.add_argument("--concurrency", help="requests kept running, comma-separated (default: 1,4; GPU: 1,4,16,64)")
     load.add_argument("--input-len", type=int, help="random prompts of so many tokens instead of a dataset")
     load.add_argument(
         "--output-len",
@@ -91,18 +87,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"most tokens an answer (default: {CPU_OUTPUT}; GPU: {GPU_OUTPUT})",
     )
     load.add_argument("--ignore-eos", action="store_true", help="always make --output-len tokens")
-    load.add_argument(
-        "--temperature", type=float, default=0.0, help="default: 0, greedy; outputs are compared"
-    )
+    load.add_argument("--temperature", type=float, default=0.0, help="default: 0, greedy; outputs are compared")
     load.add_argument("--seed", type=int, default=0, help="of prompts and of sampling")
     run = parser.add_argument_group("run")
-    run.add_argument(
-        "--dtype", default="auto", help="auto, float32, bfloat16, float16 (default: the model's own)"
-    )
+    run.add_argument("--dtype", default="auto", help="auto, float32, bfloat16, float16 (default: the model's own)")
     run.add_argument("--repeats", type=int, default=3, help="timed runs of everything (default: %(default)s)")
-    run.add_argument(
-        "--engine-args", default="{}", metavar="JSON", help="more arguments of vllm.LLM, underscored"
-    )
+    run.add_argument("--engine-args", default="{}", metavar="JSON", help="more arguments of vllm.LLM, underscored")
     run.add_argument("--method-timeout", type=float, default=1800, help="seconds (default: %(default)s)")
     run.add_argument(
         "--start-together",
@@ -110,9 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="start all engines at once, still measure one at a time; give each its share of the memory, such as "
         """--engine-args '{"gpu_memory_utilization": 0.1, "kv_cache_memory_bytes": 8000000000}'""",
     )
-    run.add_argument(
-        "--save", type=Path, metavar="DIR", help="write results.json, table.md, plot.png and logs there"
-    )
+    run.add_argument("--save", type=Path, metavar="DIR", help="write results.json, table.md, plot.png and logs there")
 
 
 def resolve(args: argparse.Namespace, has_gpu: bool) -> Options:
@@ -151,9 +139,7 @@ def resolve(args: argparse.Namespace, has_gpu: bool) -> Options:
         raise UserError("--input-len makes random prompts, --dataset reads them: choose one")
     return Options(
         model=args.model,
-        speculative_configs=tuple(
-            _json_object("--speculative-config", text) for text in args.speculative_config
-        ),
+        speculative_configs=tuple(_json_object("--speculative-config", text) for text in args.speculative_config),
         methods=methods,
         mtp_k=_integers("--mtp-k", args.mtp_k),
         dflash_k=_integers("--dflash-k", args.dflash_k),

@@ -34,9 +34,7 @@ def random_prompts(tokenizer: Any, count: int, length: int, seed: int) -> list[B
     return [BenchPrompt(tuple(chooser.choices(ordinary, k=length)), "random") for _ in range(count)]
 
 
-def text_prompts(
-    tokenizer: Any, dataset: Path | None, count: int, seed: int, raw: bool = False
-) -> list[BenchPrompt]:
+def text_prompts(tokenizer: Any, dataset: Path | None, count: int, seed: int, raw: bool = False) -> list[BenchPrompt]:
     """The first `count` prompts of a JSONL file, or of the built-in held-out ones.
 
     raw: the text as it is. Otherwise in the model's chat template, where it has one.

@@ -45,15 +45,12 @@ def by_category(rows: Sequence[Row]) -> str:
     if len(names) < 2:
         return ""
     body = [
-        [str(r.concurrency), r.label, *(_number(r.length_by_category.get(name), 2) for name in names)]
-        for r in drafted
+        [str(r.concurrency), r.label, *(_number(r.length_by_category.get(name), 2) for name in names)] for r in drafted
     ]
     return _align(("running", "method", *names), body)
 
 
-def notes(
-    rows: Sequence[Row], results: Sequence[Mapping[str, Any]], token_text: Callable[[int], str]
-) -> list[str]:
+def notes(rows: Sequence[Row], results: Sequence[Mapping[str, Any]], token_text: Callable[[int], str]) -> list[str]:
     """What belongs beside the table: failures, full pools, differing outputs, the plugin's own words."""
     said = [f"{r['label']}: {r['plugin']}" for r in results if r.get("plugin")]
     for row in rows:
@@ -77,8 +74,10 @@ def _output_notes(label: str, point: Mapping[str, Any], token_text: Callable[[in
     total = len(point["outputs"])
     said = []
     if (point.get("other_load") or 0) > MUCH_OTHER_LOAD:
-        said.append(f"{where}: other processes took {point['other_load']:.0%} of the machine's CPU time while this was "
-                    "measured; its times say little")
+        said.append(
+            f"{where}: other processes took {point['other_load']:.0%} of the machine's CPU time while this was "
+            "measured; its times say little"
+        )
     if point["unstable"]:
         said.append(f"{where}: {point['unstable']} of {total} outputs changed between its own repeats")
     found = sorted(point["differences"], key=lambda d: -abs(d["gap"] or 0.0))

@@ -124,9 +124,7 @@ def measure_point(llm: Any, job: dict[str, Any], point: dict[str, Any], say: "Pr
     }
 
 
-def compare(
-    llm: Any, job: dict[str, Any], done: dict[str, Any], point: dict[str, Any]
-) -> list[dict[str, Any]]:
+def compare(llm: Any, job: dict[str, Any], done: dict[str, Any], point: dict[str, Any]) -> list[dict[str, Any]]:
     """Where the greedy outputs differ from `point["expected"]`. Comes last: an engine may refuse."""
     if point["expected"] is None or job["temperature"] > 0:
         return []

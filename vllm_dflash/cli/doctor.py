@@ -41,9 +41,7 @@ def run(args: argparse.Namespace) -> int:
     foreign = is_foreign_draft(args.drafter, revision=args.revision)
     if foreign is not None:
         line = f"this is a {foreign} drafter: vLLM serves it itself, the plugin leaves it untouched"
-        print(
-            json.dumps({"drafter": args.drafter, "foreign": foreign, "exit_status": 0}) if args.json else line
-        )
+        print(json.dumps({"drafter": args.drafter, "foreign": foreign, "exit_status": 0}) if args.json else line)
         return 0
     found = examine(args.drafter, args.target, vllm_version=args.vllm_version, revision=args.revision)
     if args.probe:
