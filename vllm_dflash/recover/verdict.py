@@ -52,7 +52,11 @@ def judge(name: str, ranked: Sequence[Ranked], chosen: Reading, value: Callable[
     left = {repr(value(one.reading)): one for one in reversed(still_open(ranked)) if repr(value(one.reading)) != mine}
     nearest = max(others, key=lambda one: (one.count, one.behind))
     own = best[mine]
-    note = "those left draft alike" if left and all(abs(one.behind) < HARMLESS for one in left.values()) else ""
+    note = (
+        "those left draft alike"
+        if left and all(abs(one.behind - own.behind) < HARMLESS for one in left.values())
+        else ""
+    )
     return Verdict(
         name,
         value(chosen),
