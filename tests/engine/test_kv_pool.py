@@ -15,8 +15,8 @@ from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheGroupSpec
 from benchmarks import kv_pool
 from tests import tiny_hybrid
 from tests.engine.conftest import HERE, K, llm, prompt
-from tests.engine.hybrid import engine_path
-from tests.engine.test_hybrid import LENGTHS, MAX_LEN, check
+from tests.engine.hybrid import engine_path, target_gap
+from tests.engine.test_hybrid import LENGTHS, MAX_LEN, NEAR_TIE, check
 from vllm_dflash.engine import kv_groups
 from vllm_dflash.engine.draft_window import DraftWindowManager, DraftWindowSpec, slack
 from vllm_dflash.engine.recurrent_block import unit_views
@@ -127,20 +127,45 @@ def hybrid(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+SETTINGS = {"dtype": "bfloat16", "enable_prefix_caching": False, "max_model_len": MAX_LEN}
+
+
+def packing(runner: str) -> dict[str, str]:
+    """Environment of an engine that packs: as it comes on a GPU, with block_outermost on the CPU."""
+    path = engine_path(runner).get("PYTHONPATH", "")
+    return {"PYTHONPATH": path if torch.cuda.is_available() else f"{HERE / 'block_outermost'}:{path}"}
+
+
+def is_packed(result: dict[str, Any]) -> bool:
+    return any("1 x 4 DraftWindowSpec" in line and "6 x 1 MambaSpec" in line for line in result["log"])
+
+
 @pytest.mark.parametrize(("runner", "lengths", "max_tokens"), [("V1", LENGTHS, 40), ("V2", [200], 8)])
 def test_packed_engine_drafts_as_the_reference(
     hybrid: Path, engines: Any, runner: str, lengths: list[int], max_tokens: int
 ) -> None:
-    """Packed blocks (block_outermost on the CPU): tokens, drafts and counts, past the window and its freed pages."""
-    path = engine_path(runner).get("PYTHONPATH", "")
-    if not torch.cuda.is_available():
-        path = f"{HERE / 'block_outermost'}:{path}"
+    """Packed blocks: tokens, drafts and counts, past the window and its freed pages."""
     requests = [{"prompt": prompt(n, 300 + n), "max_tokens": max_tokens, "ignore_eos": True} for n in lengths]
-    settings = {"dtype": "bfloat16", "enable_prefix_caching": False, "max_model_len": MAX_LEN}
     jobs = [
-        {"llm": llm(hybrid / "target", drafter, K, **settings), "requests": requests}
+        {"llm": llm(hybrid / "target", drafter, K, **SETTINGS), "requests": requests}
         for drafter in (None, hybrid / "SSSSF")
     ]
-    found = engines(jobs, runner, PYTHONPATH=path)
-    assert any("1 x 4 DraftWindowSpec" in line and "6 x 1 MambaSpec" in line for line in found[1]["log"])
+    found = engines(jobs, runner, **packing(runner))
+    assert is_packed(found[1])
     check(hybrid, dict(zip(("none", "SSSSF"), found, strict=True)), "SSSSF", lengths)
+
+
+def test_packed_engine_with_preempted_requests(hybrid: Path, engines: Any) -> None:
+    """Six requests on a pool for two: blocks change hands, requests start again, tokens stay the target's."""
+    lengths = [200, 440, 30, 500, 90, 300]
+    requests = [{"prompt": prompt(n, 300 + n), "max_tokens": 60, "ignore_eos": True} for n in lengths]
+    small = SETTINGS | {"max_model_len": 640, "num_gpu_blocks_override": 20}
+    jobs = [
+        {"llm": llm(hybrid / "target", **SETTINGS), "requests": requests},
+        {"llm": llm(hybrid / "target", hybrid / "SSSSF", K, **small), "requests": requests, "together": True},
+    ]
+    plain, packed = engines(jobs, "V1", **packing("V1"))
+    assert is_packed(packed) and packed["metrics"]["num_preemptions"] > 0
+    for request, tokens, alone in zip(requests, packed["tokens"], plain["tokens"], strict=True):
+        assert target_gap(hybrid / "target", request["prompt"], tokens, alone) < NEAR_TIE
+    assert packed["metrics"]["spec_decode_num_accepted_tokens"] > 20

@@ -72,20 +72,24 @@ def can_pack(config: Any, specs: Mapping[str, Any], kinds: kv_groups.Kinds | Non
 
 def plan(config: Any, specs: dict[str, Any], stock: Any) -> list[KVCacheGroupSpec]:
     """Our groups, or vLLM's where the drafter is not ours or the target no hybrid."""
-    layout = config.cache_config.get_resolved_kv_cache_layout()
     kinds = kinds_of(config, specs)
     if kinds is None:
         groups: list[KVCacheGroupSpec] = stock(config, specs)
         return groups
+    layout = config.cache_config.get_resolved_kv_cache_layout()
     register_draft_window(next(iter(specs.values())))
     k, longest = config.speculative_config.num_speculative_tokens, config.model_config.max_model_len
     if can_pack(config, specs, kinds) and layout.is_block_outermost and layout.is_block_compact:
-        return kv_groups.packed(specs, kinds, k, longest)
-    groups = stock(config, kv_groups.draft_windows(specs, kinds, k))
-    one_page_size = len({group.kv_cache_spec.page_size_bytes for group in groups}) == 1
-    if not one_page_size or any(isinstance(group.kv_cache_spec, UniformTypeKVCacheSpecs) for group in groups):
-        return groups
-    return kv_groups.even(groups, lambda spec: -(-spec.max_memory_usage_bytes(config) // spec.page_size_bytes))
+        groups = kv_groups.packed(specs, kinds, k, longest)
+    else:
+        groups = stock(config, kv_groups.draft_windows(specs, kinds, k))
+        one_page_size = len({group.kv_cache_spec.page_size_bytes for group in groups}) == 1
+        if one_page_size and not any(isinstance(group.kv_cache_spec, UniformTypeKVCacheSpecs) for group in groups):
+            groups = kv_groups.even(
+                groups, lambda spec: -(-spec.max_memory_usage_bytes(config) // spec.page_size_bytes)
+            )
+    logger.info("KV cache groups: %s", describe(groups))
+    return groups
 
 
 def describe(groups: list[KVCacheGroupSpec]) -> str:
@@ -133,10 +137,7 @@ def install() -> None:
 
     @functools.wraps(stock_groups)
     def get_kv_cache_groups(vllm_config: Any, kv_cache_spec: dict[str, Any]) -> list[KVCacheGroupSpec]:
-        groups = plan(vllm_config, kv_cache_spec, stock_groups)
-        if drafts_with_us(vllm_config.speculative_config):
-            logger.info("KV cache groups: %s", describe(groups))
-        return groups
+        return plan(vllm_config, kv_cache_spec, stock_groups)
 
     @functools.wraps(stock_layouts)
     def get_supported_kv_cache_layouts(self: Any) -> list[str]:
