@@ -10,6 +10,8 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import (
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
     Gemma4ForCausalLM,
     Gemma4TextConfig,
     GptOssConfig,
@@ -55,6 +57,10 @@ def random_model(family: str, shape: dict[str, Any]) -> Any:
             if name.endswith(("bias", "sinks")):
                 torch.nn.init.normal_(weight, std=0.5)
         return model
+    if family == "gemma3":
+        more = {"layer_types": ["sliding_attention", "full_attention"] * 2, "sliding_window": 16}
+        config = Gemma3TextConfig(**shape | {"tie_word_embeddings": True}, **more, query_pre_attn_scalar=HEAD_DIM)
+        return Gemma3ForCausalLM(config)
     if family == "gemma4":
         more = {
             "layer_types": ["sliding_attention", "full_attention"] * 2,

@@ -141,6 +141,8 @@ class DraftModel(DFlashQwen3Model):
 class DFlashDraftModel(DFlashQwen3ForCausalLM):
     """Registered as model_hook.ARCHITECTURE."""
 
+    scale_is_settled = False
+
     model_cls = DraftModel
 
     def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
@@ -154,6 +156,18 @@ class DFlashDraftModel(DFlashQwen3ForCausalLM):
         self.logits_processor.soft_cap = self.draft_config.logit_softcap
         if get_tensor_model_parallel_rank() == 0:
             logger.info(active_line(self.draft_config, vllm_config, self.model.layers[0].self_attn.attn.kernels))
+
+    def forward(
+        self, input_ids: torch.Tensor, positions: torch.Tensor, inputs_embeds: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """As vLLM's. The embedding is shared by now: if its module scales by itself, ours leaves that factor out.
+
+        vLLM's Transformers backend keeps Gemma's scaled module; its native models scale outside.
+        """
+        if not self.scale_is_settled:
+            self.model.embed_scale /= float(getattr(self.model.embed_tokens, "embed_scale", 1.0))
+            self.scale_is_settled = True
+        return super().forward(input_ids, positions, inputs_embeds)
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> Any:
         """Checkpoint weights, with `fc`'s columns moved to vLLM's order of taps (ascending)."""
