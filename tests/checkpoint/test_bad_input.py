@@ -136,9 +136,7 @@ def test_errors_stay_short(native, value):
 
 
 def test_a_lone_surrogate_can_be_printed(tmp_path: Path, capsys):
-    (tmp_path / "config.json").write_text(
-        json.dumps({"architectures": ["DFlash\ud800"], "hidden_size": "\udfff"})
-    )
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["DFlash\ud800"], "hidden_size": "\udfff"}))
     with pytest.raises(UserError) as caught:
         load_draft_config(tmp_path)
     str(caught.value).encode()

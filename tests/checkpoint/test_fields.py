@@ -82,9 +82,7 @@ def test_mask_embedding_refused(native, state, words):
 
 
 def test_sizes_from_tensors(native, native_shapes):
-    config = load_draft_config(
-        native({"head_dim": ..., "num_key_value_heads": ..., "dtype": ...}, native_shapes)
-    )
+    config = load_draft_config(native({"head_dim": ..., "num_key_value_heads": ..., "dtype": ...}, native_shapes))
     assert (config.head_dim, config.num_key_value_heads, config.dtype) == (16, 2, "bfloat16")
     assert config.sources["head_dim"].key == "layers.0.self_attn.q_proj.weight"
     assert config.target_hidden_size == 64 and config.sources["target_hidden_size"].key == "fc.weight"
@@ -137,9 +135,7 @@ def test_own_embedding_and_head(native, native_shapes):
 
 
 def test_a_head_without_the_padding_rows_is_no_reduced_vocabulary(native, native_shapes):
-    config = load_draft_config(
-        native({"draft_vocab_size": 500}, native_shapes | {"lm_head.weight": (500, 64)})
-    )
+    config = load_draft_config(native({"draft_vocab_size": 500}, native_shapes | {"lm_head.weight": (500, 64)}))
     assert (config.draft_vocab_size, config.vocab_size, config.has_d2t) == (500, 512, False)
 
 
@@ -171,13 +167,9 @@ def test_sinks(native, native_shapes):
 
 def test_quantised_weights_are_not_compared(write, native, native_shapes, write_safetensors, changed):
     packed = {
-        n.replace(".weight", ".weight_packed"): (s[0], s[1] // 8)
-        for n, s in native_shapes.items()
-        if "proj" in n
+        n.replace(".weight", ".weight_packed"): (s[0], s[1] // 8) for n, s in native_shapes.items() if "proj" in n
     }
-    scales = {
-        n.replace(".weight", ".weight_scale"): (s[0], 1) for n, s in native_shapes.items() if "proj" in n
-    }
+    scales = {n.replace(".weight", ".weight_scale"): (s[0], 1) for n, s in native_shapes.items() if "proj" in n}
     kept = {n: s for n, s in native_shapes.items() if "proj" not in n}
     folder = native({"quantization_config": {"quant_method": "compressed-tensors"}})
     write_safetensors(folder / "model.safetensors", kept | packed | scales, dict.fromkeys(packed, "I32"))
@@ -263,7 +255,5 @@ def test_a_missing_tensor_is_named(native, native_shapes):
 
 def test_head_rows_must_fit_draft_vocab_size(native, native_shapes):
     with pytest.raises(UserError, match=r"found '100 rows'; needed 128 rows"):
-        folder = native(
-            {"draft_vocab_size": 128}, native_shapes | {"lm_head.weight": (100, 64), "d2t": (128,)}
-        )
+        folder = native({"draft_vocab_size": 128}, native_shapes | {"lm_head.weight": (100, 64), "d2t": (128,)})
         load_draft_config(folder)

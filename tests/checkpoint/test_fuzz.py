@@ -29,17 +29,13 @@ scalars = st.one_of(
     st.integers(-3, 70),
     st.integers(-(2**70), 2**70),
     st.floats(allow_nan=False, allow_infinity=False),
-    st.sampled_from(
-        ["", "yarn", "sliding_attention", "full_attention", "DFlashDraftModel", "bfloat16", "\ud800"]
-    ),
+    st.sampled_from(["", "yarn", "sliding_attention", "full_attention", "DFlashDraftModel", "bfloat16", "\ud800"]),
 )
 values = st.recursive(
     scalars,
     lambda inner: st.one_of(
         st.lists(inner, max_size=5),
-        st.dictionaries(
-            st.sampled_from(["rope_theta", "rope_type", "factor", "causal", "window", "x"]), inner
-        ),
+        st.dictionaries(st.sampled_from(["rope_theta", "rope_type", "factor", "causal", "window", "x"]), inner),
     ),
     max_leaves=8,
 )
@@ -115,9 +111,7 @@ entries = st.one_of(
     st.fixed_dictionaries(
         {
             "dtype": st.one_of(st.sampled_from(["F32", "BF16", "I64", "F4", "X"]), scalars),
-            "shape": st.one_of(
-                st.lists(st.integers(-1, 2**64), max_size=4), st.lists(st.integers(0, 3), max_size=3)
-            ),
+            "shape": st.one_of(st.lists(st.integers(-1, 2**64), max_size=4), st.lists(st.integers(0, 3), max_size=3)),
             "data_offsets": st.one_of(st.lists(st.integers(-1, 64), min_size=2, max_size=2), values),
         }
     ),
@@ -142,9 +136,7 @@ def test_headers(tmp_path: Path, header, length, data):
 
 
 @bounded
-@given(
-    cut=st.integers(0, 5000), flips=st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), max_size=4)
-)
+@given(cut=st.integers(0, 5000), flips=st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), max_size=4))
 def test_damaged_files(native, native_shapes, cut, flips):
     folder = native(None, {name: shape for name, shape in native_shapes.items() if "norm" in name})
     path = folder / "model.safetensors"

@@ -34,9 +34,7 @@ def written(layers, **changes):
 
 
 def layer(kind, rope=ROPE):
-    return DraftLayer(
-        {"S": 32, "s": 32, "W": 64, "F": None, "f": None}[kind], kind.isupper() != (kind in "Ff"), rope
-    )
+    return DraftLayer({"S": 32, "s": 32, "W": 64, "F": None, "f": None}[kind], kind.isupper() != (kind in "Ff"), rope)
 
 
 ALL_TRIPLES = ["".join(kinds) for kinds in itertools.product("SsWFf", repeat=3)]

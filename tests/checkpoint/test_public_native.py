@@ -18,9 +18,7 @@ def layer_types(letters):
     return [S if letter == "S" else F for letter in letters]
 
 
-def native(
-    taps, mask, *, block=16, target_layers=64, layers=5, hidden=5120, inner=17408, heads=(32, 8), **more
-):
+def native(taps, mask, *, block=16, target_layers=64, layers=5, hidden=5120, inner=17408, heads=(32, 8), **more):
     config = {
         "architectures": ["DFlashDraftModel"],
         "model_type": "qwen3",
@@ -163,9 +161,7 @@ def load_with_weights(write, drafter_shapes, config, taps, **kwargs):
     shapes = drafter_shapes(config, taps)
     if config["dflash_config"].get("attention_sink_bias"):
         heads = (config["num_attention_heads"],)
-        shapes |= {
-            f"layers.{i}.self_attn.attention_sink_bias": heads for i in range(config["num_hidden_layers"])
-        }
+        shapes |= {f"layers.{i}.self_attn.attention_sink_bias": heads for i in range(config["num_hidden_layers"])}
     return load_draft_config(write(config, shapes), **kwargs)
 
 

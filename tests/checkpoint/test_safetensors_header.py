@@ -37,9 +37,7 @@ def test_a_real_file(tmp_path: Path):
     }
     save_file(tensors, tmp_path / "m.safetensors", metadata={"format": "pt"})
     found = read_safetensors_header(tmp_path / "m.safetensors")
-    assert {name: info.shape for name, info in found.items()} == {
-        n: tuple(t.shape) for n, t in tensors.items()
-    }
+    assert {name: info.shape for name, info in found.items()} == {n: tuple(t.shape) for n, t in tensors.items()}
     assert found["a"] == TensorInfo("BF16", (2, 3), "m.safetensors")
     assert [found[n].dtype for n in "bde"] == ["F64", "BOOL", "F8_E4M3"]
 

@@ -62,9 +62,7 @@ def test_refused(native, case):
         load_draft_config(native(changes))
 
 
-@pytest.mark.parametrize(
-    "aux, words", [(..., "is missing"), ([0, 5], "none negative"), ([3, 3], "none twice")]
-)
+@pytest.mark.parametrize("aux, words", [(..., "is missing"), ([0, 5], "none negative"), ([3, 3], "none twice")])
 def test_refused_speculators(speculators, aux, words):
     with pytest.raises(UserError, match=words):
         load_draft_config(speculators({"aux_hidden_state_layer_ids": aux}))

@@ -109,9 +109,7 @@ def test_misfits(native, target, case):
 
 
 def test_fit(native, target, native_shapes):
-    config = load_draft_config(
-        native({"num_target_layers": ...}, native_shapes), target=load_target_config(target())
-    )
+    config = load_draft_config(native({"num_target_layers": ...}, native_shapes), target=load_target_config(target()))
     assert config.num_target_layers == 12 and config.findings == ()
 
 
@@ -144,7 +142,4 @@ def test_speculators_embeds_with_the_bare_matrix(speculators, target):
 def test_own_scale_before_the_familys(native, target):
     gemma = load_target_config(target({"model_type": "gemma3_text"}))
     assert load_draft_config(native(), target=gemma).embed_scale == math.sqrt(64)
-    assert (
-        load_draft_config(native({"dflash_config.input_embedding_scale": 3.0}), target=gemma).embed_scale
-        == 3.0
-    )
+    assert load_draft_config(native({"dflash_config.input_embedding_scale": 3.0}), target=gemma).embed_scale == 3.0

@@ -195,9 +195,7 @@ def test_provenance_names_place_and_reason(native):
     assert (source.file, source.key) == ("config.json", "sliding_window")
     assert "layer_types.0" in source.rule
     assert config.sources["layers.1.window"].key == "layer_types.1"
-    assert (
-        config.sources["layers.0.causal"].file == "" and "sliding" in config.sources["layers.0.causal"].rule
-    )
+    assert config.sources["layers.0.causal"].file == "" and "sliding" in config.sources["layers.0.causal"].rule
 
 
 @pytest.mark.parametrize(
