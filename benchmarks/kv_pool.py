@@ -150,7 +150,7 @@ def compare(in_flight: int = 2 * 16_384) -> dict[str, Any]:
     register_draft_window(next(iter(layers.values())))
     found["ours, even (no block-outermost layout)"] = even(cfg, layers, memory)
     cfg = config("BLNHC", in_flight)
-    found["ours, packed (default)"] = pool(cfg, layers, kv_groups.packed(layers, kinds, K, LENGTH), memory)
+    found["ours, packed"] = pool(cfg, layers, kv_groups.packed(layers, kinds, K, LENGTH), memory)
 
     cfg = config("LBNHC", in_flight, caching=True)
     layers = specs(stock_windows=True, caching=True)

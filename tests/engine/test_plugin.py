@@ -97,6 +97,7 @@ def test_everything_needed_is_in_this_vllm() -> None:
     [
         ({"dflash": {"kernel": "auto"}}, ["'kernel'", "one of kernels"]),
         ({"dflash": {"kernels": "fast"}}, ["'fast'", "auto, triton, cuda, stock, torch"]),
+        ({"dflash": {"kv_groups": "fast"}}, ["'fast'", "auto, packed, even, stock"]),
         ({"dflash": 3}, ["3", "an object"]),
     ],
 )

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The attention layer of a draft layer: it knows its own window and causality.
 
-On both runners every draft layer asks for a full-attention KV spec. So all draft layers share one KV cache group
-(mixed drafters run on the V1 runner too) and no context page is freed from under a windowed layer while its request
-lives. The window is honoured when keys are read, and only visible pages are read.
+Every draft layer asks for a full-attention KV spec. So all draft layers share one KV cache group (mixed drafters run on
+the V1 runner too) and no context page is freed from under a windowed layer while its request lives; on hybrid targets
+kv_groups.py decides, with pages enough for what a draft can still read. The window is honoured when keys are read, and
+only visible pages are read.
 """
 
 import importlib

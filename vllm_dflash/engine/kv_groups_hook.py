@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from vllm.distributed.kv_transfer.kv_connector.utils import get_current_attn_backends
+from vllm.platforms import current_platform
 from vllm.v1.attention.backend import MultipleOf
 from vllm.v1.kv_cache_interface import KVCacheGroupSpec, UniformTypeKVCacheSpecs
 from vllm.v1.kv_cache_spec_registry import KVCacheSpecRegistry
@@ -18,6 +19,7 @@ from vllm_dflash.engine import kv_groups, recurrent_block
 from vllm_dflash.engine.config_hook import draft_config_of
 from vllm_dflash.engine.draft_window import DraftWindowManager, DraftWindowSpec
 from vllm_dflash.engine.model_hook import drafts_with_us
+from vllm_dflash.engine.options import Options
 from vllm_dflash.plugin import logger
 
 # vLLM 0.33 moved its planning into a module of its own.
@@ -57,6 +59,7 @@ def kinds_of(config: Any, specs: Mapping[str, Any]) -> kv_groups.Kinds | None:
     parallel = config.parallel_config
     if (
         not drafts_with_us(config.speculative_config)
+        or Options.parse(config.additional_config).kv_groups == "stock"
         or config.scheduler_config.disable_hybrid_kv_cache_manager
         or config.kv_transfer_config is not None
         or parallel.pipeline_parallel_size * parallel.decode_context_parallel_size != 1
@@ -67,7 +70,12 @@ def kinds_of(config: Any, specs: Mapping[str, Any]) -> kv_groups.Kinds | None:
 
 
 def can_pack(config: Any, specs: Mapping[str, Any], kinds: kv_groups.Kinds | None) -> bool:
-    return kinds is not None and not config.cache_config.enable_prefix_caching and kv_groups.can_pack(specs, kinds)
+    """On a GPU only when asked for: packed blocks have been seen right with the CPU's kernels alone so far."""
+    asked = Options.parse(config.additional_config).kv_groups
+    wanted = asked == "packed" or (asked == "auto" and current_platform.is_cpu())
+    if not wanted or kinds is None or config.cache_config.enable_prefix_caching:
+        return False
+    return kv_groups.can_pack(specs, kinds)
 
 
 def plan(config: Any, specs: dict[str, Any], stock: Any) -> list[KVCacheGroupSpec]:

@@ -8,6 +8,8 @@ from typing import Any
 from vllm_dflash.errors import UserError
 from vllm_dflash.kernels.selection import KERNELS
 
+KV_GROUPS = ("auto", "packed", "even", "stock")
+
 
 @dataclass(frozen=True)
 class Options:
@@ -15,11 +17,14 @@ class Options:
 
     kernels: which kernels run. "auto" takes what was measured fastest on this kind of device, for each shape;
         "triton", "cuda", "torch" insist; "stock" leaves everything but the layers' rule to vLLM's kernels.
+    kv_groups: KV cache groups on hybrid targets: "packed" and "even" (engine/kv_groups.py), "stock": vLLM's.
+        "auto": packed on the CPU, even on a GPU.
     warn_below: acceptance rate of draft position 1 under which a warning names the likely cause (0: never).
     warn_after: drafts to see before judging.
     """
 
     kernels: str = "auto"
+    kv_groups: str = "auto"
     warn_below: float = 0.15
     warn_after: int = 500
 
@@ -43,13 +48,14 @@ class Options:
             raise UserError(
                 "not a count of drafts", field=f"{place}.warn_after", found=options.warn_after, needed="1 or more"
             )
-        if options.kernels not in KERNELS:
-            raise UserError(
-                "unknown kernels",
-                field=f"{place}.kernels",
-                found=options.kernels,
-                needed=f"one of {', '.join(KERNELS)}",
-            )
+        for name, values in (("kernels", KERNELS), ("kv_groups", KV_GROUPS)):
+            if getattr(options, name) not in values:
+                raise UserError(
+                    f"unknown {name}",
+                    field=f"{place}.{name}",
+                    found=getattr(options, name),
+                    needed=f"one of {', '.join(values)}",
+                )
         return options
 
 
