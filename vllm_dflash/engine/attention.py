@@ -32,10 +32,10 @@ def backend_for(stock_backend: Any) -> tuple[str, Any]:
     if stock == "FLASH_ATTN":
         if asked == "stock":
             return "stock (FlashAttention)", _module("attention_flash").Backend
-        if asked in ("auto", "triton"):
-            return "triton" if asked == "triton" else "auto (triton, FlashAttention)", _module(
-                "attention_triton"
-            ).OverFlash
+        if asked == "triton":
+            return "triton", _module("attention_triton").OverFlash
+        if asked == "auto":
+            return "auto (triton, FlashAttention)", _module("attention_triton").OverFlash
         raise _not_here(asked, "auto, triton or stock", stock)
     if asked in ("auto", "triton"):
         return "triton", _module("attention_triton").OverTriton
