@@ -29,7 +29,7 @@ def implementation(name: str, rule: DraftLayer, **fields: Any) -> Any:
     for field, value in (given | fields).items():
         setattr(impl, field, value)
     impl.follow(rule)
-    impl.take(rule, always=True)
+    impl.insist(always=True)
     return impl
 
 
@@ -73,7 +73,7 @@ def test_a_batch_it_cannot_take_goes_to_vllms_kernel_or_is_refused() -> None:
 def test_by_shape_where_it_was_measured() -> None:
     rule = DraftLayer(window=None, causal=False, rope=Rope(theta=1e4, rotary_dim=DIM))
     impl = implementation("FlashImpl", rule)
-    impl.take(rule, always=False)
+    impl.insist(always=False)
     few, many = (SimpleNamespace(max_query_len=8, seq_lens=torch.zeros(n)) for n in (1, 64))
     assert (impl.takes(few), impl.takes(many)) == (True, False)
     impl.vllm_flash_attn_version = 2

@@ -88,8 +88,8 @@ class DraftAttention(Attention):
         self.sliding_window = None  # the KV spec's window, not the rule's
         self.rule = rule
         self.impl.follow(rule)
-        if hasattr(self.impl, "take"):
-            self.impl.take(rule, self_kernels == "triton")
+        if hasattr(self.impl, "insist"):
+            self.impl.insist(self_kernels == "triton")
 
 
 def stored_slots(slot_mapping: torch.Tensor) -> torch.Tensor:

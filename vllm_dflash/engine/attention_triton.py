@@ -36,8 +36,8 @@ class OursFirst:
     sinks: torch.Tensor | None
     do_kv_cache_update: Any
 
-    def take(self, rule: DraftLayer, always: bool) -> None:
-        """rule: of this layer. always: our kernel for every shape that it takes, faster or not."""
+    def insist(self, always: bool) -> None:
+        """Called after follow(rule). always: our kernel for every shape that it takes, faster or not."""
         if getattr(self, "dcp_world_size", 1) > 1:
             raise UserError(
                 "draft attention sees a request's whole context",
@@ -52,7 +52,7 @@ class OursFirst:
                 found=self.kv_cache_dtype,
                 needed=" or ".join(CACHE_DTYPES),
             )
-        self.rule, self.always = rule, always
+        self.always = always
         self.supports_quant_query_input = False  # an fp8 cache is read with an unquantised query
 
     def takes(self, metadata: Any) -> bool:
