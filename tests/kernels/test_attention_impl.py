@@ -84,3 +84,16 @@ def test_other_caches_are_refused() -> None:
     rule = DraftLayer(window=None, causal=False, rope=Rope(theta=1e4, rotary_dim=DIM))
     with pytest.raises(UserError, match="kv_cache_dtype"):
         implementation("FlashImpl", rule, kv_cache_dtype="fp8_e5m2")
+
+
+def test_vllms_kernel_finds_the_block_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where FlashAttention runs, the block's K/V are stored first: it reads them from the pages."""
+    from vllm_dflash.engine import attention_flash
+
+    rule = DraftLayer(window=None, causal=False, rope=Rope(theta=1e4, rotary_dim=DIM))
+    impl, done = implementation("FlashImpl", rule), []
+    monkeypatch.setattr(impl, "do_kv_cache_update", lambda *given: done.append(("store", given[1:])), raising=False)
+    monkeypatch.setattr(attention_flash.Impl, "forward", lambda self, *given: done.append(("attend", given[1:4])))
+    metadata = SimpleNamespace(max_query_len=100, slot_mapping="slots")
+    impl.forward("layer", "query", "key", "value", "cache", metadata, "output")
+    assert done == [("store", ("key", "value", "cache", "slots")), ("attend", ("query", "key", "value"))]
