@@ -3,7 +3,8 @@
 
 One draft layer of Qwen3.6-27B's drafter unless said otherwise: 32 query heads, 8 KV heads of 128, bf16, 16 rows a
 request, pages of 16. K/V rotate through several caches, so that they come from memory and not from the L2 cache; 20
-launches in one CUDA graph, median of 15 replays. The share is of this card's own copy rate, measured in the same run.
+launches in one CUDA graph, median of 15 replays, the methods' replays in turn. The share is of this card's own copy
+rate, measured in the same run.
 
     python benchmarks/drafter_attention.py --save results.json
     python benchmarks/drafter_attention.py --sweep      # our kernel with other splits and tiles
@@ -23,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
 
 from vllm_dflash.bench.conditions import describe_run
-from vllm_dflash.bench.gpu_timing import copy_rate, time_graph
+from vllm_dflash.bench.gpu_timing import capture, copy_rate, time_in_turn
 from vllm_dflash.kernels.drafter_attention import drafter_attention
 from vllm_dflash.kernels.drafter_attention_plan import Plan, plan
 
@@ -138,15 +139,16 @@ def measure(shape: Shape, methods: Mapping[str, Callable[[Inputs], torch.Tensor]
     inputs = [Inputs(shape, seed) for seed in range(count)]
     row: dict[str, Any] = asdict(shape) | {"visible_bytes": shape.bytes_, "copy_TB_s": rate}
     expected = inputs[0].ours().float().clone()
+    graphs, aparts = {}, {}
     for name, method in methods.items():
         try:
-            apart = (method(inputs[0]).float() - expected).abs().max().item()
-            timing = time_graph([partial(method, one) for one in inputs])
+            aparts[name] = (method(inputs[0]).float() - expected).abs().max().item()
+            graphs[name] = capture([partial(method, one) for one in inputs])
         except Exception as error:
             row[name] = {"error": f"{type(error).__name__}: {error}"[:300]}
-            continue
+    for name, timing in zip(graphs, time_in_turn(list(graphs.values())), strict=True):
         row[name] = asdict(timing) | {
-            "TB_s": timing.rate(shape.bytes_), "of_copy": timing.rate(shape.bytes_) / rate, "apart": apart,
+            "TB_s": timing.rate(shape.bytes_), "of_copy": timing.rate(shape.bytes_) / rate, "apart": aparts[name],
         }  # fmt: skip
     return row
 
@@ -166,21 +168,37 @@ def with_plan(one: Inputs, how: Plan) -> torch.Tensor:
     return one.ours(how)
 
 
+def candidates(shape: Shape) -> Iterator[Plan]:
+    """The plan of `auto` first, then others near it."""
+    own = plan(
+        shape.batch,
+        shape.kv_heads,
+        shape.rows * shape.heads // shape.kv_heads,
+        shape.head_dim,
+        2,
+        shape.window,
+        torch.device("cuda"),
+    )
+    yield own
+    programs = shape.batch * shape.kv_heads
+    splits = {max(1, n // programs) for n in (132, 264)} | {own.splits}
+    if shape.window is not None:
+        tiles = -(-shape.window // 64)
+        splits |= {-(-tiles // n) for n in (1, 2, 4, 8, 16, 32)}
+    for count in sorted(n for n in splits if 64 <= n * programs <= 528):
+        for stages in (1, 3, 6):
+            for apart in (False, True) if count > 1 else (False,):
+                if (other := Plan(count, 64, 4, stages, apart)) != own:
+                    yield other
+
+
 def sweep(rate: float) -> list[dict[str, Any]]:
     rows = []
     windowed = [Shape(batch, 8192, 2048, True) for batch in (1, 4, 16, 64)]
     full = [(1, 8192), (1, 32768), (1, 131072), (4, 32768), (16, 32768), (64, 2048)]
     picked = [*windowed, *(Shape(batch, context, None, False) for batch, context in full)]
     for shape in picked:
-        programs = shape.batch * shape.kv_heads
-        options = sorted({max(1, n // programs) for n in (132, 264, 396)} | {1})
-        if shape.window is not None:
-            options = [n for n in options if n <= 34] + [{1: 17, 4: 9, 16: 3, 64: 2}[shape.batch]]
-        plans = [
-            Plan(splits=s, tile=tile, warps=warps, stages=stages)
-            for s in options
-            for tile, warps, stages in ((32, 4, 9), (64, 4, 3), (64, 4, 6), (64, 4, 8))
-        ]
+        plans = list(candidates(shape))
         found = measure(
             shape,
             {"FA3": Inputs.flash_attention} | {str(i): partial(with_plan, how=p) for i, p in enumerate(plans)},

@@ -39,6 +39,7 @@ class Case:
     layout: str = "heads first"
     splits: int = 3
     tile: int = 32
+    apart: bool = False
     padding: int = 0
 
 
@@ -86,12 +87,12 @@ def placed(cache: torch.Tensor, layout: str, dtype: torch.dtype) -> tuple[torch.
 
 
 def cut(case: Case) -> Plan:
-    """The plan of this shape with the case's splits, and its tile where that is smaller."""
+    """The plan of this shape with the case's splits and part for the block, and its tile where that is smaller."""
     usual = plan(
         len(case.rows), case.kv_heads, max(case.rows) * case.group, case.head_dim, case.dtype.itemsize, case.window,
         torch.device(DEVICE),
     )  # fmt: skip
-    return replace(usual, splits=case.splits, tile=min(case.tile, usual.tile))
+    return replace(usual, splits=case.splits, tile=min(case.tile, usual.tile), block_apart=case.apart)
 
 
 def check(case: Case, seed: int = 0) -> None:
@@ -148,6 +149,10 @@ CASES = {
     "sinks, one split": Case(rows=(8, 3), context=(40, 0), sinks=True, splits=1),
     "one split": Case(rows=(8, 8), context=(40, 7), splits=1),
     "more splits than tiles": Case(rows=(8,), context=(40,), splits=9),
+    "the block apart": Case(rows=(8, 3), context=(170, 40), window=32, apart=True),
+    "the block apart, causal, sinks": Case(rows=(8, 3, 2), context=(40, 0, None), causal=True, sinks=True, apart=True),
+    "one split and the block apart": Case(rows=(8, 8), context=(40, 7), splits=1, apart=True),
+    "as many parts as there can be": Case(rows=(8,), context=(1030,), splits=32, apart=True),
     "splits chosen by the plan": Case(rows=(8,), context=(300,), window=128, causal=True, splits=0),
     "group of three": Case(rows=(8,), context=(50,), kv_heads=3, group=3),
     "one query head": Case(rows=(5,), context=(50,), kv_heads=1, group=1),
@@ -192,6 +197,7 @@ def random_case(seed: int) -> Case:
         splits=kind.choice([0, 1, 2, 5, 16]),
         tile=kind.choice([32, 64, 64]),
         padding=draw.randint(0, 3),
+        apart=draw.random() < 0.4,
     )
 
 

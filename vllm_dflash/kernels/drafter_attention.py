@@ -12,10 +12,10 @@ block_table [B, pages] int32; seq_lens [B], query_start_loc [B + 1] int32. Refer
 vllm_dflash.reference.drafter_attention. The block's own K/V need not be stored: nothing reads them after this step.
 
 One program serves all rows and all query heads of one KV head (M = rows x group), so K/V are read once. The visible
-context, from the first visible key to the anchor, is cut into equal splits; the last split also takes the block. With
-more than one split, each leaves its softmax mean (in query's type) and the logarithm of its weight (fp32), and a
-second launch merges them. Lengths are
-read on the device and the number of splits does not depend on them, so that a captured graph replays for any lengths.
+context, from the first visible key to the anchor, is cut into equal splits, a program each; the block is a part of its
+own where the card has room for its program, else the last split takes it too. With more than one part, each leaves its
+softmax mean (in query's type) and the logarithm of its weight (fp32), and a second launch merges them. Lengths are
+read on the device and the number of parts does not depend on them, so that a captured graph replays for any lengths.
 """
 
 import torch
@@ -24,34 +24,27 @@ import triton.language as tl
 
 from vllm_dflash.errors import UserError
 from vllm_dflash.kernels.drafter_attention_arguments import check
+from vllm_dflash.kernels.drafter_attention_merge import merge, share_of, visible
 from vllm_dflash.kernels.drafter_attention_plan import Plan, plan
 
 LOG2_E = 1.4426950408889634
 
 
 @triton.jit
-def _visible(anchor, WINDOW: tl.constexpr):  # type: ignore[no-untyped-def]
-    """First visible context key of any row, and how many there are."""
-    first = 0
-    if WINDOW > 0:
-        first = tl.maximum(anchor - WINDOW + 1, 0)
-    return first, anchor - first
+def _accumulate(query, key, value, at, low, high, maximum, total, weighted, scale):  # type: ignore[no-untyped-def]
+    """One step of the online softmax over the keys at positions `at` [N]; row m sees low[m] (None: 0) to high[m].
 
-
-@triton.jit
-def _share(count, splits, BLOCK_N: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Keys a split: a whole number of tiles, the same for all."""
-    return tl.cdiv(tl.cdiv(count, splits), BLOCK_N) * BLOCK_N
-
-
-@triton.jit
-def _accumulate(query, key, value, seen, maximum, total, weighted, scale):  # type: ignore[no-untyped-def]
-    """One step of the online softmax. seen [M, N]; a row that has seen nothing keeps maximum -inf and total 0."""
-    scores = tl.dot(query, tl.trans(key), input_precision="ieee") * scale
+    maximum: of scale x scores, in units of log 2; a row that has seen nothing keeps -inf, and total 0. The mask is
+    made here, in the layout of the scores: as a tensor [M, N] it would go through shared memory for every tile.
+    """
+    scores = tl.dot(query, tl.trans(key), input_precision="ieee")
+    seen = at[None, :] <= high[:, None]
+    if low is not None:
+        seen = seen & (at[None, :] >= low[:, None])
     scores = tl.where(seen, scores, float("-inf"))
-    higher = tl.maximum(maximum, tl.max(scores, 1))
+    higher = tl.maximum(maximum, tl.max(scores, 1) * scale)
     base = tl.where(higher == float("-inf"), 0.0, higher)
-    weights = tl.exp2(scores - base[:, None])
+    weights = tl.exp2(scores * scale - base[:, None])
     shrink = tl.exp2(maximum - base)
     total = total * shrink + tl.sum(weights, 1)
     weighted = weighted * shrink[:, None]
@@ -63,14 +56,15 @@ def _accumulate(query, key, value, seen, maximum, total, weighted, scale):  # ty
 def _attention_kernel(  # type: ignore[no-untyped-def]
     query, key, value, key_cache, value_cache, out, part_values, part_weights,
     block_table, seq_lens, query_start_loc, sinks, key_scale, value_scale,
-    scale, splits,
+    scale, splits, parts,
     query_row, query_head, key_row, key_head, value_row, value_head, out_row, out_head,
     key_block, key_page, key_cache_head, value_block, value_page, value_cache_head, table_row,
     GROUP: tl.constexpr, ROWS: tl.constexpr, WINDOW: tl.constexpr, CAUSAL: tl.constexpr, MERGED: tl.constexpr,
     SINKS: tl.constexpr, SCALED: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_D: tl.constexpr,
-    STAGES: tl.constexpr, DEPENDENT: tl.constexpr,
+    ALIKE: tl.constexpr, STAGES: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
+    """ALIKE: the two caches have the same strides, so that one offset serves both."""
     split, head, request = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     begin = tl.load(query_start_loc + request)
     rows = tl.load(query_start_loc + request + 1) - begin
@@ -95,48 +89,41 @@ def _attention_kernel(  # type: ignore[no-untyped-def]
     if SCALED:
         context_scale = scale * tl.load(key_scale)
 
-    first, count = _visible(anchor, WINDOW)
-    share = _share(count, splits, BLOCK_N)
+    first, count = visible(anchor, WINDOW)
+    share = share_of(count, splits, BLOCK_N)
     start = first + split * share
     stop = tl.minimum(start + share, anchor)
+    lowest = anchor + row - (WINDOW - 1) if WINDOW > 0 else None
     for position in tl.range(start, stop, BLOCK_N, num_stages=STAGES):
         c = position + tl.arange(0, BLOCK_N)
         present = c < stop
         block = tl.load(block_table + request * table_row + c // PAGE, mask=present, other=0).to(tl.int64)
         within = c % PAGE
         there = present[:, None] & in_head[None, :]
-        keys = tl.load(
-            key_cache + (block * key_block + within * key_page + head * key_cache_head)[:, None] + d[None, :],
-            mask=there, other=0.0,
-        )  # fmt: skip
-        values = tl.load(
-            value_cache + (block * value_block + within * value_page + head * value_cache_head)[:, None] + d[None, :],
-            mask=there, other=0.0,
-        )  # fmt: skip
-        seen = in_block[:, None] & present[None, :]
-        if WINDOW > 0:
-            seen = seen & ((anchor + row)[:, None] - c[None, :] < WINDOW)
+        key_at = block * key_block + within * key_page + head * key_cache_head
+        value_at = key_at
+        if not ALIKE:
+            value_at = block * value_block + within * value_page + head * value_cache_head
+        keys = tl.load(key_cache + key_at[:, None] + d[None, :], mask=there, other=0.0).to(queries.dtype)
+        values = tl.load(value_cache + value_at[:, None] + d[None, :], mask=there, other=0.0).to(queries.dtype)
         maximum, total, weighted = _accumulate(
-            queries, keys.to(queries.dtype), values.to(queries.dtype), seen, maximum, total, weighted, context_scale
+            queries, keys, values, c, lowest, stop - 1 + row * 0, maximum, total, weighted, context_scale
         )
     if SCALED:
         weighted = weighted * tl.load(value_scale)
 
-    if split == splits - 1:
+    if split == parts - 1:
         j = tl.arange(0, BLOCK_R)
-        exists = j < rows
-        wanted = exists[:, None] & in_head[None, :]
+        wanted = (j < rows)[:, None] & in_head[None, :]
         own = (begin + j).to(tl.int64)[:, None]
         own_keys = tl.load(key + own * key_row + head * key_head + d[None, :], mask=wanted, other=0.0)
         own_values = tl.load(value + own * value_row + head * value_head + d[None, :], mask=wanted, other=0.0)
-        sees = in_block[:, None] & exists[None, :]
-        if CAUSAL:
-            sees = sees & (j[None, :] <= row[:, None])
+        furthest = row if CAUSAL else row * 0 + rows - 1
         if WINDOW > 0:
-            apart = row[:, None] - j[None, :]
-            sees = sees & (apart < WINDOW) & (-apart < WINDOW)
+            furthest = tl.minimum(furthest, row + (WINDOW - 1))
+        nearest = row - (WINDOW - 1) if WINDOW > 0 else None
         maximum, total, weighted = _accumulate(
-            queries, own_keys.to(queries.dtype), own_values.to(queries.dtype), sees, maximum, total, weighted, scale
+            queries, own_keys, own_values, j, nearest, furthest, maximum, total, weighted, scale
         )
         if SINKS:
             sink = tl.load(sinks + query_of, mask=in_block, other=0.0).to(tl.float32) * 1.4426950408889634
@@ -151,46 +138,11 @@ def _attention_kernel(  # type: ignore[no-untyped-def]
         result = tl.where(length > 0, result, 0.0)
         target = out + (begin + row).to(tl.int64)[:, None] * out_row + query_of[:, None] * out_head + d[None, :]
         tl.store(target, result.to(out.dtype.element_ty), mask=mask)
-    elif (start < stop) | (split == splits - 1):
-        place = ((request * tl.num_programs(1) + head) * splits + split).to(tl.int64) * BLOCK_M + m
+    elif (start < stop) | (split == parts - 1):
+        place = ((request * tl.num_programs(1) + head) * parts + split).to(tl.int64) * BLOCK_M + m
         part = part_values + place[:, None] * BLOCK_D + d[None, :]
         tl.store(part, result.to(part_values.dtype.element_ty), mask=mask)
         tl.store(part_weights + place, maximum + tl.log2(total), mask=in_block)
-
-
-@triton.jit
-def _merge_kernel(  # type: ignore[no-untyped-def]
-    part_values, part_weights, out, seq_lens, query_start_loc, splits, out_row, out_head,
-    GROUP: tl.constexpr, WINDOW: tl.constexpr, D: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_D: tl.constexpr,
-    DEPENDENT: tl.constexpr,
-):  # fmt: skip
-    """One program a row and query head: the mean over the splits that hold something."""
-    m, head, request = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    begin = tl.load(query_start_loc + request)
-    rows = tl.load(query_start_loc + request + 1) - begin
-    length = tl.load(seq_lens + request)
-    if DEPENDENT:
-        tl.extra.cuda.gdc_wait()  # also by programs without a row: the grid must not end before the first launch has
-    row, query_of = m // GROUP, head * GROUP + m % GROUP
-    if row >= rows:
-        return
-    _first, count = _visible(tl.maximum(length - rows, 0), WINDOW)
-    share = _share(count, splits, BLOCK_N)
-    split, d = tl.arange(0, BLOCK_S), tl.arange(0, BLOCK_D)
-    holds = ((split * share < count) | (split == splits - 1)) & (split < splits)
-    place = ((request * tl.num_programs(1) + head) * splits + split).to(tl.int64) * BLOCK_M + m
-    weights = tl.load(part_weights + place, mask=holds, other=float("-inf"))
-    values = tl.load(
-        part_values + place[:, None] * BLOCK_D + d[None, :], mask=holds[:, None] & (d < D)[None, :], other=0.0
-    ).to(tl.float32)
-    base = tl.max(weights, 0)
-    weights = tl.exp2(weights - tl.where(base == float("-inf"), 0.0, base))
-    total = tl.sum(weights, 0)
-    result = tl.sum(values * weights[:, None], 0) / tl.where(total == 0.0, 1.0, total)
-    result = tl.where(length > 0, result, 0.0)
-    at = (begin + row).to(tl.int64) * out_row + query_of * out_head
-    tl.store(out + at + d, result.to(out.dtype.element_ty), mask=d < D)
 
 
 def drafter_attention(
@@ -235,10 +187,10 @@ def drafter_attention(
     group = heads // kv_heads
     block_m, block_d = max(16, triton.next_power_of_2(max_rows * group)), max(16, triton.next_power_of_2(head_dim))
     chosen = how or plan(requests, kv_heads, max_rows * group, head_dim, query.element_size(), window, query.device)
-    dependent = query.is_cuda and chosen.splits > 1 and torch.cuda.get_device_capability(query.device)[0] >= 9
-    extra = {"launch_pdl": True} if dependent else {}
-    if chosen.splits > 1:
-        places = requests * kv_heads * chosen.splits * block_m
+    parts = chosen.splits + chosen.block_apart
+    dependent = query.is_cuda and parts > 1 and torch.cuda.get_device_capability(query.device)[0] >= 9
+    if parts > 1:
+        places = requests * kv_heads * parts * block_m
         part_values = torch.empty(places * block_d, dtype=query.dtype, device=query.device)
         part_weights = torch.empty(places, dtype=torch.float32, device=query.device)
     else:
@@ -246,26 +198,25 @@ def drafter_attention(
     scaled = key_scale is not None or value_scale is not None
     if scaled and (key_scale is None or value_scale is None):
         raise UserError("a scaled cache has two scales", field="value_scale", found=value_scale, needed="a tensor")
-    _attention_kernel[(chosen.splits, kv_heads, requests)](
+    _attention_kernel[(parts, kv_heads, requests)](
         query, key, value, key_cache, value_cache, out, part_values, part_weights,
         block_table, seq_lens, query_start_loc, sinks if sinks is not None else out,
         key_scale if scaled else out, value_scale if scaled else out,
-        scale * LOG2_E, chosen.splits,
+        scale * LOG2_E, chosen.splits, parts,
         query.stride(0), query.stride(1), key.stride(0), key.stride(1), value.stride(0), value.stride(1),
         out.stride(0), out.stride(1),
         key_cache.stride(0), key_cache.stride(1), key_cache.stride(2),
         value_cache.stride(0), value_cache.stride(1), value_cache.stride(2), block_table.stride(0),
-        GROUP=group, ROWS=max_rows, WINDOW=window or 0, CAUSAL=causal, MERGED=chosen.splits > 1,
+        GROUP=group, ROWS=max_rows, WINDOW=window or 0, CAUSAL=causal, MERGED=parts > 1,
         SINKS=sinks is not None, SCALED=scaled, D=head_dim, PAGE=key_cache.shape[1],
         BLOCK_M=block_m, BLOCK_N=chosen.tile, BLOCK_R=max(16, triton.next_power_of_2(max_rows)), BLOCK_D=block_d,
-        STAGES=chosen.stages, DEPENDENT=dependent, num_warps=chosen.warps,
+        ALIKE=key_cache.stride() == value_cache.stride(), STAGES=chosen.stages, DEPENDENT=dependent,
+        num_warps=chosen.warps,
     )  # fmt: skip
-    if chosen.splits > 1:
-        block_s = triton.next_power_of_2(chosen.splits)
-        _merge_kernel[(max_rows * group, kv_heads, requests)](
-            part_values, part_weights, out, seq_lens, query_start_loc, chosen.splits, out.stride(0), out.stride(1),
-            GROUP=group, WINDOW=window or 0, D=head_dim,
-            BLOCK_M=block_m, BLOCK_N=chosen.tile, BLOCK_S=block_s, BLOCK_D=block_d,
-            DEPENDENT=dependent, num_warps=1 if block_s <= 32 else 2, **extra,
+    if parts > 1:
+        merge(
+            part_values, part_weights, out, seq_lens, query_start_loc, splits=chosen.splits, parts=parts,
+            kv_heads=kv_heads, max_queries=max_rows * group, window=window or 0, tile=chosen.tile,
+            block_m=block_m, block_d=block_d, dependent=dependent,
         )  # fmt: skip
     return out

@@ -9,15 +9,17 @@ import torch
 
 @dataclass(frozen=True)
 class Plan:
-    """How a launch is cut. splits: programs that share one request and KV head. tile: context keys a loop step.
+    """How a launch is cut. splits: programs that share the context of one request and KV head.
 
-    stages: of Triton's pipeline; a tile waits for its page numbers first, so 6 stages keep two tiles under way.
+    tile: context keys a loop step. stages: of Triton's pipeline; a tile waits for its page numbers first, so 6 stages
+    keep two tiles under way. block_apart: the block's rows see one another in a program of their own.
     """
 
     splits: int
     tile: int = 64
     warps: int = 4
     stages: int = 6
+    block_apart: bool = False
 
 
 MOST_SPLITS, LEAST_KEYS = 32, 128  # of a split
