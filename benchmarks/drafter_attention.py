@@ -185,7 +185,7 @@ def candidates(shape: Shape) -> Iterator[Plan]:
     if shape.window is not None:
         tiles = -(-shape.window // 64)
         splits |= {-(-tiles // n) for n in (1, 2, 4, 8, 16, 32)}
-    for count in sorted(n for n in splits if 64 <= n * programs <= 528):
+    for count in sorted(n for n in splits if (n * programs >= 64 or n == 1) and n * programs <= 528):
         for stages in (1, 3, 6):
             for apart in (False, True) if count > 1 else (False,):
                 if (other := Plan(count, 64, 4, stages, apart)) != own:
@@ -196,6 +196,7 @@ def sweep(rate: float) -> list[dict[str, Any]]:
     rows = []
     windowed = [Shape(batch, 8192, 2048, True) for batch in (1, 4, 16, 64)]
     full = [(1, 8192), (1, 32768), (1, 131072), (4, 32768), (16, 32768), (64, 2048)]
+    windowed += [Shape(1, 8192, window, True) for window in (128, 512, 1024)] + [Shape(2, 8192, 2048, True)]
     picked = [*windowed, *(Shape(batch, context, None, False) for batch, context in full)]
     for shape in picked:
         plans = list(candidates(shape))

@@ -90,6 +90,8 @@ def llm(model: Path, drafter: Path | None = None, k: int = 4, **arguments: Any) 
         "max_num_seqs": 4,
         "gpu_memory_utilization": 0.1,
     }
+    if torch.cuda.is_available():  # no memory profiling, which other processes on the card upset; no FlashInfer
+        chosen |= {"kv_cache_memory_bytes": 2_000_000_000, "gdn_prefill_backend": "triton"}
     if drafter is not None:
         chosen["speculative_config"] = {
             "method": "dflash",

@@ -50,13 +50,17 @@ def reference_logits(
     return logits
 
 
+def gaps(logits: list[torch.Tensor], drafts: list[list[int]]) -> list[list[float]]:
+    """For each draft token of each step: how far its logit is below that of the reference's choice."""
+    return [
+        (rows.max(1).values - rows.gather(1, torch.tensor(proposed)[:, None])[:, 0]).tolist()
+        for rows, proposed in zip(logits, drafts, strict=False)
+    ]
+
+
 def disagreements(logits: list[torch.Tensor], drafts: list[list[int]], slack: float) -> int:
     """Draft tokens that are not the reference's choice by more than `slack` (in logits)."""
-    wrong = 0
-    for rows, proposed in zip(logits, drafts, strict=False):
-        chosen = rows.gather(1, torch.tensor(proposed)[:, None])[:, 0]
-        wrong += int((rows.max(1).values - chosen > slack).sum())
-    return wrong
+    return sum(gap > slack for step in gaps(logits, drafts) for gap in step)
 
 
 @torch.inference_mode()

@@ -127,13 +127,18 @@ def hybrid(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-SETTINGS = {"dtype": "bfloat16", "enable_prefix_caching": False, "max_model_len": MAX_LEN}
+SETTINGS: dict[str, Any] = {
+    "dtype": "bfloat16", "enable_prefix_caching": False, "max_model_len": MAX_LEN,
+    "additional_config": {"dflash": {"kv_groups": "packed"}},
+}  # fmt: skip
 
 
 def packing(runner: str) -> dict[str, str]:
     """Environment of an engine that packs: as it comes on a GPU, with block_outermost on the CPU."""
-    path = engine_path(runner).get("PYTHONPATH", "")
-    return {"PYTHONPATH": path if torch.cuda.is_available() else f"{HERE / 'block_outermost'}:{path}"}
+    found = engine_path(runner)
+    if torch.cuda.is_available():
+        return found
+    return found | {"PYTHONPATH": f"{HERE / 'block_outermost'}:{found.get('PYTHONPATH', '')}"}
 
 
 def is_packed(result: dict[str, Any]) -> bool:

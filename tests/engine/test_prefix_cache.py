@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.hybrid_prefix_cache import PAGE, REQUESTS, counters, requests, run
-from tests.engine.hybrid import disagreements, reference_logits
+from tests.engine.hybrid import disagreements, gaps, reference_logits
 from tests.engine.test_hybrid import NEAR_TIE
 from vllm_dflash.engine import probe
 
@@ -40,4 +40,5 @@ def test_context_found_in_the_cache_is_right(folder: Path, results: dict[str, An
         # The cold prompt comes in two chunks, cut where its recurrent state is cached; the first has no anchor yet.
         drafts = [step[0] for step in (steps if i else steps[1:])]
         logits = reference_logits(folder / "target", folder / "drafter", request["prompt"], tokens, drafts)
-        assert len(logits) > 1 and disagreements(logits, drafts, NEAR_TIE) == 0
+        assert len(logits) > 1
+        assert disagreements(logits, drafts, NEAR_TIE) == 0, (i, drafts, gaps(logits, drafts))

@@ -62,7 +62,7 @@ def _attention_kernel(  # type: ignore[no-untyped-def]
     GROUP: tl.constexpr, ROWS: tl.constexpr, WINDOW: tl.constexpr, CAUSAL: tl.constexpr, MERGED: tl.constexpr,
     SINKS: tl.constexpr, SCALED: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_D: tl.constexpr,
-    ALIKE: tl.constexpr, STAGES: tl.constexpr, DEPENDENT: tl.constexpr,
+    ONE_TILE: tl.constexpr, ALIKE: tl.constexpr, STAGES: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     """ALIKE: the two caches have the same strides, so that one offset serves both."""
     split, head, request = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -90,7 +90,7 @@ def _attention_kernel(  # type: ignore[no-untyped-def]
         context_scale = scale * tl.load(key_scale)
 
     first, count = visible(anchor, WINDOW)
-    share = share_of(count, splits, BLOCK_N)
+    share = share_of(count, splits, BLOCK_N, ONE_TILE)
     start = first + split * share
     stop = tl.minimum(start + share, anchor)
     lowest = anchor + row - (WINDOW - 1) if WINDOW > 0 else None
@@ -188,6 +188,7 @@ def drafter_attention(
     block_m, block_d = max(16, triton.next_power_of_2(max_rows * group)), max(16, triton.next_power_of_2(head_dim))
     chosen = how or plan(requests, kv_heads, max_rows * group, head_dim, query.element_size(), window, query.device)
     parts = chosen.splits + chosen.block_apart
+    one_tile = window is not None and chosen.splits * chosen.tile >= window - 1
     dependent = query.is_cuda and parts > 1 and torch.cuda.get_device_capability(query.device)[0] >= 9
     if parts > 1:
         places = requests * kv_heads * parts * block_m
@@ -210,13 +211,13 @@ def drafter_attention(
         GROUP=group, ROWS=max_rows, WINDOW=window or 0, CAUSAL=causal, MERGED=parts > 1,
         SINKS=sinks is not None, SCALED=scaled, D=head_dim, PAGE=key_cache.shape[1],
         BLOCK_M=block_m, BLOCK_N=chosen.tile, BLOCK_R=max(16, triton.next_power_of_2(max_rows)), BLOCK_D=block_d,
-        ALIKE=key_cache.stride() == value_cache.stride(), STAGES=chosen.stages, DEPENDENT=dependent,
+        ONE_TILE=one_tile, ALIKE=key_cache.stride() == value_cache.stride(), STAGES=chosen.stages, DEPENDENT=dependent,
         num_warps=chosen.warps,
     )  # fmt: skip
     if parts > 1:
         merge(
             part_values, part_weights, out, seq_lens, query_start_loc, splits=chosen.splits, parts=parts,
-            kv_heads=kv_heads, max_queries=max_rows * group, window=window or 0, tile=chosen.tile,
+            kv_heads=kv_heads, max_queries=max_rows * group, window=window or 0, one_tile=one_tile, tile=chosen.tile,
             block_m=block_m, block_d=block_d, dependent=dependent,
         )  # fmt: skip
     return out

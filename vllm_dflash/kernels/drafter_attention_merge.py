@@ -11,7 +11,8 @@ import triton
 import triton.language as tl
 
 FEW = 4  # parts that one program takes for many rows; with more, a program a row
-ROWS_OF_FEW, PARTS_AHEAD = 16, 16  # PARTS_AHEAD: read at once, before any is used
+ROWS_OF_FEW = 16
+AHEAD, MANY = 4096, 32  # numbers of partial results that a warp reads at once; more parts than MANY get two warps
 
 
 @triton.jit
@@ -24,15 +25,17 @@ def visible(anchor, WINDOW: tl.constexpr):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def share_of(count, splits, BLOCK_N: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Keys a split: a whole number of tiles, the same for all."""
+def share_of(count, splits, BLOCK_N: tl.constexpr, ONE_TILE: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Keys a split: a whole number of tiles, the same for all. ONE_TILE: there is a split for each tile of a window."""
+    if ONE_TILE:
+        return BLOCK_N
     return tl.cdiv(tl.cdiv(count, splits), BLOCK_N) * BLOCK_N
 
 
 @triton.jit
 def _merge_few_kernel(  # type: ignore[no-untyped-def]
     part_values, part_weights, out, seq_lens, query_start_loc, splits, parts, out_row, out_head,
-    GROUP: tl.constexpr, WINDOW: tl.constexpr, D: tl.constexpr,
+    GROUP: tl.constexpr, WINDOW: tl.constexpr, ONE_TILE: tl.constexpr, D: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr,
     DEPENDENT: tl.constexpr,
 ):  # fmt: skip
@@ -44,7 +47,7 @@ def _merge_few_kernel(  # type: ignore[no-untyped-def]
     if DEPENDENT:
         tl.extra.cuda.gdc_wait()  # also by programs without a row: the grid must not end before the first launch has
     _first, count = visible(tl.maximum(length - rows, 0), WINDOW)
-    share = share_of(count, splits, BLOCK_N)
+    share = share_of(count, splits, BLOCK_N, ONE_TILE)
     m, d = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None], tl.arange(0, BLOCK_D)[None, :]
     place = ((request * tl.num_programs(1) + head) * parts).to(tl.int64) * BLOCK_M + m
     maximum = tl.full([ROWS, 1], float("-inf"), tl.float32)
@@ -70,11 +73,10 @@ def _merge_few_kernel(  # type: ignore[no-untyped-def]
 @triton.jit
 def _merge_many_kernel(  # type: ignore[no-untyped-def]
     part_values, part_weights, out, seq_lens, query_start_loc, splits, parts, out_row, out_head,
-    GROUP: tl.constexpr, WINDOW: tl.constexpr, D: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_D: tl.constexpr, AHEAD: tl.constexpr,
-    DEPENDENT: tl.constexpr,
+    GROUP: tl.constexpr, WINDOW: tl.constexpr, ONE_TILE: tl.constexpr, D: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, AHEAD: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
-    """One row a program, of one warp."""
+    """One row a program."""
     m, head, request = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     begin = tl.load(query_start_loc + request)
     rows = tl.load(query_start_loc + request + 1) - begin
@@ -84,23 +86,25 @@ def _merge_many_kernel(  # type: ignore[no-untyped-def]
     if m >= rows * GROUP:
         return
     _first, count = visible(tl.maximum(length - rows, 0), WINDOW)
-    share = share_of(count, splits, BLOCK_N)
-    every, d = tl.arange(0, BLOCK_S), tl.arange(0, BLOCK_D)
+    share = share_of(count, splits, BLOCK_N, ONE_TILE)
+    some, d = tl.arange(0, AHEAD), tl.arange(0, BLOCK_D)
     place = ((request * tl.num_programs(1) + head) * parts).to(tl.int64) * BLOCK_M + m
-    hold = ((every * share < count) | (every == parts - 1)) & (every < parts)
-    weights = tl.load(part_weights + place + every * BLOCK_M, mask=hold, other=float("-inf"))
-    base = tl.max(weights, 0)
-    base = tl.where(base == float("-inf"), 0.0, base)
+    maximum, total = float("-inf"), 0.0
     result = tl.zeros([BLOCK_D], tl.float32)
     for first_part in tl.range(0, parts, AHEAD):
-        for i in tl.static_range(AHEAD):
-            part = first_part + i
-            holds = (part < parts) & ((part * share < count) | (part == parts - 1))
-            at = place + part * BLOCK_M
-            weight = tl.load(part_weights + at, mask=holds, other=float("-inf"))
-            value = tl.load(part_values + at * BLOCK_D + d, mask=d < tl.where(holds, D, 0), other=0.0).to(tl.float32)
-            result += value * tl.exp2(weight - base)
-    total = tl.sum(tl.exp2(weights - base), 0)
+        part = first_part + some
+        holds = ((part * share < count) | (part == parts - 1)) & (part < parts)
+        at = place + part * BLOCK_M
+        weight = tl.load(part_weights + at, mask=holds, other=float("-inf"))
+        value = tl.load(
+            part_values + at[:, None] * BLOCK_D + d[None, :], mask=holds[:, None] & (d < D)[None, :], other=0.0
+        ).to(tl.float32)
+        higher = tl.maximum(maximum, tl.max(weight, 0))
+        base = tl.where(higher == float("-inf"), 0.0, higher)
+        shrink, grown = tl.exp2(maximum - base), tl.exp2(weight - base)
+        total = total * shrink + tl.sum(grown, 0)
+        result = result * shrink + tl.sum(value * grown[:, None], 0)
+        maximum = higher
     result = tl.where(length > 0, result / tl.where(total == 0.0, 1.0, total), 0.0)
     target = out + (begin + m // GROUP).to(tl.int64) * out_row + (head * GROUP + m % GROUP) * out_head
     tl.store(target + d, result.to(out.dtype.element_ty), mask=d < D)
@@ -118,6 +122,7 @@ def merge(
     kv_heads: int,
     max_queries: int,
     window: int,
+    one_tile: bool,
     tile: int,
     block_m: int,
     block_d: int,
@@ -126,7 +131,7 @@ def merge(
     """Launches the one that fits. out [N, heads, D]; seq_lens [B], query_start_loc [B + 1] int32.
 
     Args:
-        splits, parts, tile, block_m, block_d: as the first launch had them.
+        splits, parts, window, one_tile, tile, block_m, block_d: as the first launch had them.
         max_queries: rows x query heads a KV head of the longest request.
         dependent: start beside the first launch and wait for it on the device.
     """
@@ -134,11 +139,12 @@ def merge(
     block_s = triton.next_power_of_2(parts)
     few = block_s <= FEW
     kernel = _merge_few_kernel if few else _merge_many_kernel
-    own = {"ROWS": ROWS_OF_FEW} if few else {"AHEAD": min(block_s, PARTS_AHEAD)}
+    warps = 4 if few else 2 if parts > MANY else 1
+    own = {"ROWS": ROWS_OF_FEW, "BLOCK_S": block_s} if few else {"AHEAD": min(block_s, warps * AHEAD // block_d)}
     programs = triton.cdiv(max_queries, ROWS_OF_FEW) if few else max_queries
     extra = {"launch_pdl": True} if dependent else {}
     kernel[(programs, kv_heads, seq_lens.shape[0])](
         part_values, part_weights, out, seq_lens, query_start_loc, splits, parts, out.stride(0), out.stride(1),
-        GROUP=heads // kv_heads, WINDOW=window, D=head_dim, BLOCK_M=block_m, BLOCK_N=tile, BLOCK_S=block_s,
-        BLOCK_D=block_d, DEPENDENT=dependent, num_warps=4 if few else 1, **own, **extra,
+        GROUP=heads // kv_heads, WINDOW=window, ONE_TILE=one_tile, D=head_dim, BLOCK_M=block_m, BLOCK_N=tile,
+        BLOCK_D=block_d, DEPENDENT=dependent, num_warps=warps, **own, **extra,
     )  # fmt: skip

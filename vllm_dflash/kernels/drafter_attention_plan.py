@@ -22,7 +22,7 @@ class Plan:
     block_apart: bool = False
 
 
-MOST_SPLITS, LEAST_KEYS = 32, 128  # of a split
+MOST_SPLITS, LEAST_KEYS = 32, 256  # of a split
 SHARED = 227 * 1024  # bytes of shared memory that one program may have (compute capability 9.0)
 SHAPES = ((64, 6, 3), (64, 3, 2), (32, 6, 3), (32, 3, 2), (16, 3, 2))  # tile, stages, tiles held at once
 
@@ -42,15 +42,16 @@ def _shared(device: torch.device) -> int:
 def plan(
     requests: int, kv_heads: int, queries: int, head_dim: int, element: int, window: int | None, device: torch.device
 ) -> Plan:
-    """Two programs a multiprocessor where their tiles fit, none with fewer than LEAST_KEYS of a window.
+    """Two programs a multiprocessor where their tiles fit: as many splits as that leaves room for, and no more.
 
+    A window gets a program for each of its tiles and one for the block where there is room for all of them (nothing to
+    pipeline then, and less code to fetch), else splits of at least LEAST_KEYS.
     Measured on an H200: benchmarks/results/2026-12-01-h200-drafter-attention.
 
     Args:
         queries: rows x query heads a KV head. element: bytes of one number of query.
     """
-    fill = max(1, 2 * _processors(device) // (requests * kv_heads))
-    most = MOST_SPLITS if window is None else -(-window // LEAST_KEYS)
+    room = max(1, 2 * _processors(device) // (requests * kv_heads))
     block_m, block_d = max(16, _power_of_2(queries)), max(16, _power_of_2(head_dim))
 
     def bytes_held(tile: int, tiles: int) -> int:
@@ -65,7 +66,12 @@ def plan(
     ]
     tile, stages = fits[0] if fits else SHAPES[-1][:2]
     warps = 8 if block_m * block_d > 64 * 128 else 4
-    return Plan(splits=min(fill, most, MOST_SPLITS), tile=tile, warps=warps, stages=stages)
+    if window is not None:
+        tiles = max(1, -(-(window - 1) // tile))
+        if tiles < min(room, MOST_SPLITS + 1):
+            return Plan(splits=tiles, tile=tile, warps=warps, stages=1, block_apart=True)
+    most = MOST_SPLITS if window is None else -(-window // LEAST_KEYS)
+    return Plan(splits=min(room, most, MOST_SPLITS), tile=tile, warps=warps, stages=stages)
 
 
 def _power_of_2(least: int) -> int:
