@@ -167,7 +167,7 @@ class V2Plan:
                 buffers.seq_lens,
                 given["sample_pos"],
                 given["sample_idx_mapping"],
-                getattr(buffers, "is_padding", None),  # from 0.33 on
+                getattr(buffers, "is_padding", None),  # read from 0.33 on
                 given["temperature"],
                 given["seeds"],
             ),
