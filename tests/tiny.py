@@ -10,6 +10,8 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import (
+    Gemma2Config,
+    Gemma2ForCausalLM,
     Gemma3ForCausalLM,
     Gemma3TextConfig,
     Gemma4ForCausalLM,
@@ -57,6 +59,15 @@ def random_model(family: str, shape: dict[str, Any]) -> Any:
             if name.endswith(("bias", "sinks")):
                 torch.nn.init.normal_(weight, std=0.5)
         return model
+    if family == "gemma2":
+        more = {
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+            "sliding_window": 16,
+            "query_pre_attn_scalar": HEAD_DIM,
+            "attn_logit_softcapping": 2.0,
+            "final_logit_softcapping": 2.0,
+        }
+        return Gemma2ForCausalLM(Gemma2Config(**shape | {"tie_word_embeddings": True}, **more))
     if family == "gemma3":
         more = {"layer_types": ["sliding_attention", "full_attention"] * 2, "sliding_window": 16}
         config = Gemma3TextConfig(**shape | {"tie_word_embeddings": True}, **more, query_pre_attn_scalar=HEAD_DIM)

@@ -2,8 +2,9 @@
 """One tiny pair for each target family that public drafters exist for: the engine drafts what the reference drafts.
 
 Llama is in test_equivalence.py. Qwen3-MoE routes, gpt-oss has attention sinks, biases, YaRN and sliding layers of its
-own, Gemma 4 scales embeddings by sqrt(hidden), caps logits and has two head sizes. vLLM's own Gemma 3 hands out no
-layer outputs, so it runs through the Transformers backend, whose embedding module scales by itself.
+own, Gemma scales embeddings by sqrt(hidden); Gemma 2 caps attention logits and logits, Gemma 4 caps logits and has two
+head sizes. vLLM's own Gemma 2 and 3 hand out no layer outputs, so they run through the Transformers backend, whose
+embedding module scales by itself.
 """
 
 from pathlib import Path
@@ -20,7 +21,15 @@ from vllm_dflash.reference.decode import Generation, generate
 from vllm_dflash.reference.drafter import Drafter
 from vllm_dflash.reference.target import Target
 
-SEEDS = {"qwen3": (2, 1), "qwen3_moe": (2, 3), "gpt_oss": (0, 3), "gemma4": (1, 1), "gemma3": (1, 1)}  # target, drafter
+# target, drafter
+SEEDS = {
+    "qwen3": (2, 1),
+    "qwen3_moe": (2, 3),
+    "gpt_oss": (0, 3),
+    "gemma4": (1, 1),
+    "gemma3": (1, 1),
+    "gemma2": (2, 2),
+}
 FAMILIES = list(SEEDS)
 KINDS = ["SSF", "sFC"]
 # One token; past the window; over a page boundary.
@@ -45,14 +54,15 @@ def draft_config(folder: Path, kinds: str) -> DraftConfig:
 
 def reference(folder: Path, kinds: str, prompts: list[list[int]], max_tokens: int) -> list[Generation]:
     config = draft_config(folder, kinds)
-    model = AutoModelForCausalLM.from_pretrained(folder / "target", dtype=torch.float32)
+    # PyTorch's attention function knows no cap of attention logits, and transformers drops Gemma 2's without a word.
+    model = AutoModelForCausalLM.from_pretrained(folder / "target", dtype=torch.float32, attn_implementation="eager")
     target, drafter = Target(model, config.tap_layer_ids), Drafter.load(config)
     return [generate(target, drafter, p, k=K, max_tokens=max_tokens) for p in prompts]
 
 
 def job(folder: Path, kinds: str, prompts: list[list[int]], max_tokens: int) -> dict[str, Any]:
     requests = [{"prompt": p, "max_tokens": max_tokens, "ignore_eos": True} for p in prompts]
-    more = {"model_impl": "transformers"} if folder.name == "gemma3" else {}
+    more = {"model_impl": "transformers"} if folder.name in ("gemma2", "gemma3") else {}
     return {"llm": llm(folder / "target", folder / kinds, K, **more), "requests": requests}
 
 
@@ -80,14 +90,26 @@ def test_v1_equals_reference(pairs: Path, v1_results: dict[tuple[str, str], Any]
     assert_same(v1_results[family, kinds], reference(pairs / family, kinds, PROMPTS, TOKENS))
 
 
-@pytest.mark.parametrize("family", ["gpt_oss", "gemma4"])
+@pytest.mark.parametrize("family", ["gpt_oss", "gemma4", "gemma2"])
 def test_v2_equals_reference(pairs: Path, engines: Any, family: str) -> None:
     (result,) = engines([job(pairs / family, "SSF", PROMPTS[1:2], 14)], runner="V2")
     assert "(V2)" in result["log"][0]
     assert_same(result, reference(pairs / family, "SSF", PROMPTS[1:2], 14))
 
 
-def test_gemma_drafters_borrow_its_scale_and_cap(pairs: Path) -> None:
-    config = draft_config(pairs / "gemma4", "SSF")
+@pytest.mark.parametrize("family", ["gemma2", "gemma4"])
+def test_gemma_drafters_borrow_its_scale_and_cap(pairs: Path, family: str) -> None:
+    config = draft_config(pairs / family, "SSF")
     assert config.embed_scale == tiny.HIDDEN**0.5
     assert config.logit_softcap == 2.0
+
+
+def test_gemma2_without_its_cap_of_attention_logits_says_other_things(pairs: Path) -> None:
+    """So equality with the reference shows that the engine's target has the cap."""
+    folder = pairs / "gemma2" / "target"
+    capped = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    uncapped = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa")
+    ids = torch.tensor([PROMPTS[2]])
+    with torch.inference_mode():
+        choices = [model(ids).logits[0].argmax(-1) for model in (capped, uncapped)]
+    assert (choices[0] != choices[1]).sum() > len(PROMPTS[2]) // 10

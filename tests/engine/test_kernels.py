@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 import torch
 
+from tests import tiny_hybrid
 from tests.engine.conftest import K, environment, llm, prompt
+from tests.engine.hybrid import engine_path
 
 HERE = Path(__file__).parent
 LAYERS, HEADS, DIM, PAGE, BLOCKS, ROWS = 3, 2, 64, 16, 8, 11
@@ -47,12 +49,12 @@ Path(sys.argv[3]).write_text(json.dumps(counts))
 """
 
 
-def run_counted(folder: Path, job: dict[str, Any], runner: str) -> tuple[dict[str, Any], dict[str, int]]:
+def run_counted(folder: Path, job: dict[str, Any], runner: str, **extra: str) -> tuple[dict[str, Any], dict[str, int]]:
     paths = [folder / name for name in ("jobs.json", "results.json", "counts.json")]
     paths[0].write_text(json.dumps([job]))
     done = subprocess.run(
         [sys.executable, "-c", COUNT_AND_RUN, *map(str, paths)],
-        env=environment(runner),
+        env=environment(runner, **extra),
         cwd=HERE.parent.parent,
         capture_output=True,
         text=True,
@@ -73,6 +75,21 @@ def test_our_kernels_run_and_vllms_do_not(pair: Path, tmp_path: Path, runner: st
     assert counts["context_kv"] >= steps
     assert counts["mask_fill"] >= steps
     assert [counts[name] for name in counts if name.startswith("vLLM")] == [0, 0, 0]
+
+
+def test_v1_fills_several_groups_in_one_launch(tmp_path: Path) -> None:
+    """Each draft layer lies in a group of its own: the even plan on a target as small as this."""
+    tiny_hybrid.target(tmp_path / "target")
+    tiny_hybrid.drafter(tmp_path / "SSSSF", "SSSSF", K)
+    settings = {"dtype": "bfloat16", "enable_prefix_caching": False, "max_model_len": 1024}
+    requests = [{"prompt": prompt(40, 1), "max_tokens": 12, "ignore_eos": True}]
+    job = {"llm": llm(tmp_path / "target", tmp_path / "SSSSF", K, **settings), "requests": requests}
+    result, counts = run_counted(tmp_path, job, "V1", **engine_path("V1"))
+    assert any("4 x 1 DraftWindowSpec" in line for line in result["log"]), result["log"]
+    steps = len(result["drafts"][0])
+    assert steps > 1
+    assert counts["mask_fill"] == steps
+    assert counts["vLLM's fill, V1"] == 0
 
 
 class Attention(SimpleNamespace):
@@ -190,68 +207,3 @@ def test_slots_of_one_buffer_become_a_view() -> None:
     stacked, rows = by_group([apart[1], apart[0], apart[1]], 3)
     assert [stacked[row].tolist() for row in rows] == [each.tolist() for each in (apart[1], apart[0], apart[1])]
     assert by_group(buffer[2], 3)[1] == by_group([buffer[2]] * 3, 3)[1] == (0, 0, 0)
-
-
-def vllms_fill(given: dict[str, Any]) -> None:
-    """vLLM's V1 kernel in its C++ version, which a CPU worker puts in the Triton kernel's place."""
-    from vllm.utils.cpu_triton_utils import _copy_and_expand_dflash_inputs_kernel_impl
-
-    rest = ("max_tokens_per_req", "triton_block_size", "has_num_rejected")
-    kept = {name: value for name, value in given.items() if name not in rest}
-    _copy_and_expand_dflash_inputs_kernel_impl(**kept, HAS_NUM_REJECTED=given["has_num_rejected"])
-
-
-@pytest.mark.parametrize("rejects", [False, True])
-def test_v1_fill_equals_vllms(rejects: bool) -> None:
-    import vllm.v1.spec_decode.dflash as dflash
-
-    from vllm_dflash.engine import mask_fill_hook
-
-    starts, lengths = torch.tensor([0, 5, 6, 13], dtype=torch.int32), [5, 1, 7]
-    positions = torch.cat([torch.arange(n) + 20 * i for i, n in enumerate(lengths)])
-    table = torch.arange(1, 25, dtype=torch.int32).view(4, 6)
-
-    def arguments() -> dict[str, Any]:
-        def empty(n: int, dtype: torch.dtype = torch.int64) -> torch.Tensor:
-            return torch.full((n,), -7, dtype=dtype)
-
-        return {
-            "next_token_ids_ptr": torch.tensor([7, 8, 9], dtype=torch.int32),
-            "target_positions_ptr": positions,
-            "out_input_ids_ptr": empty(40, torch.int32),
-            "out_context_positions_ptr": empty(40),
-            "out_query_positions_ptr": empty(40),
-            "out_context_slot_mapping_ptr": empty(40),
-            "out_query_slot_mapping_ptr": empty(40),
-            "out_token_indices_ptr": empty(3 * K, torch.int32),
-            "block_table_ptr": table,
-            "block_table_stride": table.stride(0),
-            "query_start_loc_ptr": starts,
-            "num_rejected_tokens_ptr": torch.tensor([2, 0, 3], dtype=torch.int32) if rejects else 0,
-            "parallel_drafting_token_id": 99,
-            "block_size": 16,
-            "num_query_per_req": 1 + K,
-            "num_speculative_tokens": K,
-            "total_input_tokens": 13,
-            "max_tokens_per_req": 7 + 1 + K,
-            "triton_block_size": 16,
-            "has_num_rejected": rejects,
-        }
-
-    original = dflash._copy_and_expand_dflash_inputs
-    original = getattr(original, "original", original)
-    fill = mask_fill_hook.V1Fill(original)
-    assert fill.register_warmup == original.register_warmup
-    fill.kernels, fill.max_model_len = "auto", 96
-    ours, theirs = arguments(), arguments()
-    fill(**ours)
-    vllms_fill(theirs)
-    valid = torch.ones(13, dtype=torch.bool)
-    if rejects:
-        valid[[3, 4, 10, 11, 12]] = False
-    for name in ours:
-        if name.startswith("out_context"):
-            assert torch.equal(ours[name][:13][valid], theirs[name][:13][valid]), name
-            assert (ours[name][:13][~valid] == (-1 if "slot" in name else 0)).all()
-        elif name.startswith("out_"):
-            assert torch.equal(ours[name], theirs[name]), name

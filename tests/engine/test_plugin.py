@@ -69,30 +69,6 @@ def test_other_releases_are_left_alone(release: str | None, reason: str | None) 
 
 
 @pytest.mark.parametrize(
-    ("need", "problem"),
-    [
-        (probe.Need("json", "loads", ("s",)), None),
-        (probe.Need("json", "no_such"), "json:no_such is missing"),
-        (probe.Need("no_such_module", "x"), "no_such_module:x is missing"),
-        (
-            probe.Need("json", "JSONEncoder.encode", ("self", "obj")),
-            "json:JSONEncoder.encode takes (self, o), needed (self, obj)",
-        ),
-    ],
-)
-def test_a_missing_name_or_another_signature_is_named(need: probe.Need, problem: str | None) -> None:
-    assert need.missing() == problem
-
-
-def test_everything_needed_is_in_this_vllm() -> None:
-    code = (
-        "from vllm_dflash.engine import probe\n"
-        "print([n.missing() for n in probe.CONFIG_NEEDS + probe.MODEL_NEEDS if n.missing()])"
-    )
-    assert python(code).stdout.splitlines()[-1] == "[]"
-
-
-@pytest.mark.parametrize(
     ("given", "words"),
     [
         ({"dflash": {"kernel": "auto"}}, ["'kernel'", "one of kernels"]),

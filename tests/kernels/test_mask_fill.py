@@ -12,6 +12,7 @@ import torch
 from tests.kernels.device import DEVICE, INTERPRETED, runs_triton
 from vllm_dflash.errors import UserError
 from vllm_dflash.kernels import mask_fill as kernel
+from vllm_dflash.kernels import mask_fill_triton
 from vllm_dflash.kernels.mask_fill import PAD, BlockInputs, KVGroup, KVGroups, TargetStep
 from vllm_dflash.reference import mask_fill as reference
 
@@ -115,7 +116,7 @@ def run_reference(c: Case) -> None:
 
 
 def run_kernel(c: Case) -> None:
-    kernel.launch(c.step, KVGroups(c.groups), c.out, longest_context=c.longest, **c.numbers)
+    mask_fill_triton.launch(c.step, KVGroups(c.groups), c.out, longest_context=c.longest, **c.numbers)
 
 
 def assert_equal(c: Case, want: Case) -> None:

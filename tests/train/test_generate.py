@@ -12,6 +12,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
+from vllm_dflash.errors import UserError
 from vllm_dflash.train.generate import greedy_answers
 
 
@@ -38,3 +39,12 @@ def test_equals_generate(config: type, model: type) -> None:
             torch.tensor([prompt]), max_new_tokens=40, do_sample=False, eos_token_id=[2, 7, 8], pad_token_id=0
         )
         assert got[index] == whole[0, len(prompt) :].tolist(), index
+
+
+def test_windows_that_would_be_left_out_are_refused() -> None:
+    sizes = {"vocab_size": 50, "hidden_size": 32, "intermediate_size": 32, "num_attention_heads": 2}
+    window = {"use_sliding_window": True, "sliding_window": 32, "max_window_layers": 0, "num_hidden_layers": 1}
+    target = Qwen3ForCausalLM(Qwen3Config(**sizes, **window, num_key_value_heads=1, head_dim=16)).eval()
+    assert len(dict(greedy_answers(target, [[3, 4, 5]], 8, [2], 1))) == 1
+    with pytest.raises(UserError, match="sliding_window: found 32"):
+        dict(greedy_answers(target, [[3, 4, 5]], 40, [2], 1))

@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from tests import tiny
 from vllm_dflash.cli.main import main
 from vllm_dflash.errors import UserError
 from vllm_dflash.train import run
 from vllm_dflash.train.options import TrainOptions, tap_layers
 from vllm_dflash.train.requests import Request, hold_out, limit_held_out, read_requests
 from vllm_dflash.train.run import run_training
+from vllm_dflash.train.target_model import open_target
 
 Make = Callable[..., TrainOptions]
 
@@ -169,3 +172,10 @@ def test_held_out_limit_is_even_over_categories() -> None:
     kept = limit_held_out(asked + [Request((), split="train")], 6, 0)
     assert [one.category for one in kept].count("a") == 3
     assert [one.split for one in kept].count("train") == 1 and len(kept) == 7
+
+
+@pytest.mark.parametrize(("family", "field"), [("gemma2", "attn_logit_softcapping"), ("gpt_oss", "model_type")])
+def test_target_whose_attention_the_trainer_does_not_compute(tmp_path: Path, family: str, field: str) -> None:
+    with pytest.raises(UserError) as caught:
+        open_target(tiny.target(tmp_path, family), torch.device("cpu"))
+    assert caught.value.field == field

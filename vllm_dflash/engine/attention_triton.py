@@ -127,6 +127,7 @@ class FlashBuilder(FlashAttentionMetadataBuilder):
 
 class OverFlash(FlashAttentionBackend):
     forward_includes_kv_cache_update = True
+    supports_kv_cache_update_bypass = False  # from vLLM 0.33 on: whether key and value may be left out
 
     @staticmethod
     def get_impl_cls() -> type[FlashImpl]:

@@ -198,7 +198,7 @@ def _after_speculative(spec: SpeculativeConfig) -> None:
     if foreign:
         logger.info("vllm-dflash leaves %s to vLLM: it is a %s checkpoint", draft.model, foreign)
         return
-    problem = probe.first_problem(probe.MODEL_NEEDS)
+    problem = probe.draft_model_problem()
     if problem is not None:
         stand_aside(problem)
         return

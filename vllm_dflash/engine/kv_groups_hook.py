@@ -19,23 +19,19 @@ from vllm_dflash.engine import kv_groups, recurrent_block
 from vllm_dflash.engine.config_hook import draft_config_of
 from vllm_dflash.engine.draft_window import DraftWindowManager, DraftWindowSpec
 from vllm_dflash.engine.model_hook import drafts_with_us
+from vllm_dflash.engine.needs.kv_groups import PLANNING_NEEDS
 from vllm_dflash.engine.options import Options
 from vllm_dflash.plugin import logger
 
-# vLLM 0.33 moved its planning into a module of its own.
-PLANNING = ("vllm.v1.core.kv_cache_planning", "vllm.v1.core.kv_cache_utils")
 BLOCK_OUTERMOST = ("BLNHC", "BLHNC")
 
 
 def planning_module() -> Any:
-    for name in PLANNING:
-        try:
-            module = importlib.import_module(name)
-        except ImportError:
-            continue
-        if hasattr(module, "get_kv_cache_groups"):
-            return module
-    raise AttributeError(f"get_kv_cache_groups in none of {', '.join(PLANNING)}")
+    """vLLM's module whose get_kv_cache_groups its engine calls."""
+    for need in PLANNING_NEEDS:
+        if need.missing() is None:
+            return importlib.import_module(need.module)
+    raise AttributeError("; ".join(str(need.missing()) for need in PLANNING_NEEDS))
 
 
 def draft_windows(config: Any, layer_names: Iterable[str]) -> dict[str, int]:

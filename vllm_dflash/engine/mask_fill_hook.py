@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Our mask filling in place of vLLM's, on both runners.
 
-vLLM calls a function of its own once for each KV cache group of the drafter. On the V2 runner ours fills all groups at
-the first of these calls; the others find their work done. It runs before the draft's CUDA graph, as vLLM's does: its
+vLLM's function fills one KV cache group of the drafter; ours fills all of them in one launch. On the V1 runner our
+proposer hands over the groups and runs vLLM's first pass once; on V2, which calls the function once for each group, the
+first call fills all and the others find their work done. It runs before the draft's CUDA graph, as vLLM's does: its
 inputs lie elsewhere at each step, and the context rows of a prefill that go before the graph need its slots.
 """
 
@@ -44,6 +45,7 @@ class V1Fill:
     def __init__(self, original: Any) -> None:
         self.original = original
         self.kernels: str | None = None  # of the proposer that calls; None: not ours
+        self.groups: list[KVGroup] = []  # of that proposer; none: the one in the arguments
         self.max_model_len = 0
         self._groups: dict[int, KVGroups] = {}  # by the address of the query slots
 
@@ -55,16 +57,18 @@ class V1Fill:
             return self.original(**given)
         rows, starts = given["num_query_per_req"], given["query_start_loc_ptr"]
         requests, context = starts.shape[0] - 1, given["total_input_tokens"]
-        group = KVGroup(
-            given["block_table_ptr"],
-            given["block_size"],
-            given["out_query_slot_mapping_ptr"],
-            given["out_context_slot_mapping_ptr"],
-        )
+        groups = self.groups or [
+            KVGroup(
+                given["block_table_ptr"],
+                given["block_size"],
+                given["out_query_slot_mapping_ptr"],
+                given["out_context_slot_mapping_ptr"],
+            )
+        ]
         rejected = given["num_rejected_tokens_ptr"] if given["has_num_rejected"] else None
         mask_fill(
             TargetStep(given["target_positions_ptr"], starts, given["next_token_ids_ptr"], rejected),
-            self._kept(group, requests),
+            self._kept(groups, requests),
             BlockInputs(
                 given["out_input_ids_ptr"],
                 given["out_query_positions_ptr"],
@@ -79,13 +83,24 @@ class V1Fill:
             plain=self.kernels == "torch",
         )
 
-    def _kept(self, group: KVGroup, requests: int) -> KVGroups:
+    def _kept(self, groups: list[KVGroup], requests: int) -> KVGroups:
         """As built before, while the tensors stay where they are."""
-        address = group.query_slots.data_ptr()
+        address = groups[0].query_slots.data_ptr()
         kept = self._groups.get(address)
-        if kept is None or kept.requests < requests or not kept.same([group]):
-            kept = self._groups[address] = KVGroups([group])
+        if kept is None or kept.requests < requests or not kept.same(groups):
+            kept = self._groups[address] = KVGroups(groups)
         return kept
+
+
+def v1_kernels(proposer: Any) -> str | None:
+    """The kernels option, where our function fills this V1 proposer's blocks; None where vLLM's does."""
+    from vllm.v1.spec_decode import dflash
+
+    if not hasattr(proposer, "vllm_dflash_kernels"):
+        ours = isinstance(dflash._copy_and_expand_dflash_inputs, V1Fill)
+        proposer.vllm_dflash_kernels = kernels_of(proposer.vllm_config) if ours else None
+    kernels: str | None = proposer.vllm_dflash_kernels
+    return kernels
 
 
 def _install_v1() -> None:
@@ -99,9 +114,8 @@ def _install_v1() -> None:
 
     @functools.wraps(original)
     def set_inputs_first_pass(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not hasattr(self, "vllm_dflash_kernels"):
-            self.vllm_dflash_kernels = kernels_of(self.vllm_config)
-        fill.kernels, fill.max_model_len = self.vllm_dflash_kernels, self.max_model_len
+        fill.kernels, fill.max_model_len = v1_kernels(self), self.max_model_len
+        fill.groups = getattr(self, "kv_groups", [])
         try:
             return original(self, *args, **kwargs)
         finally:
@@ -153,7 +167,7 @@ class V2Plan:
                 buffers.seq_lens,
                 given["sample_pos"],
                 given["sample_idx_mapping"],
-                getattr(buffers, "is_padding", None),  # from 0.33 on
+                getattr(buffers, "is_padding", None),  # read from 0.33 on
                 given["temperature"],
                 given["seeds"],
             ),

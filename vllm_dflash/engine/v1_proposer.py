@@ -2,8 +2,8 @@
 """The V1 runner's DFlash proposer, for draft layers that lie in several KV cache groups.
 
 Each group has a block table and a page size of its own, so every position has one slot in each group. vLLM's proposer
-knows one group and raises "same kv cache group" otherwise. This one runs the parts of it that look at a block table
-once for each group, and gives every draft layer the slots and the attention metadata of its own group.
+knows one group and raises "same kv cache group" otherwise. This one has every group's slots filled, by our kernel at
+once or by vLLM's one after the other, and gives every draft layer the slots and the metadata of its own group.
 """
 
 from dataclasses import dataclass, replace
@@ -14,6 +14,9 @@ from vllm.config import VllmConfig
 from vllm.v1.attention.backend import CommonAttentionMetadata
 from vllm.v1.attention.backends.utils import PAD_SLOT_ID
 from vllm.v1.spec_decode.dflash import DFlashProposer
+
+from vllm_dflash.engine.mask_fill_hook import v1_kernels
+from vllm_dflash.reference.mask_fill import KVGroup
 
 
 @dataclass
@@ -50,6 +53,7 @@ class GroupedProposer(DFlashProposer):
         super().__init__(vllm_config, device, runner)
         self.runner = runner
         self.groups: list[DraftGroup] = []
+        self.kv_groups: list[KVGroup] = []  # the groups' tables and slots of this step; V1Fill reads them
 
     def validate_same_kv_cache_group(self, kv_cache_config: Any) -> None:
         """Nothing to refuse: any grouping is served."""
@@ -85,28 +89,42 @@ class GroupedProposer(DFlashProposer):
         cad: CommonAttentionMetadata,
         num_rejected_tokens_gpu: torch.Tensor | None,
     ) -> tuple[int, torch.Tensor, CommonAttentionMetadata]:
-        """vLLM's block filling once for each group; the rows are the same each time, the slots are the group's."""
-        filled: Any = None
-        for group in reversed(self.groups):
-            table = self.runner.input_batch.block_table[group.id]
-            # Pages as the kernels see them; the manager's block may be several of them.
-            self.block_size = table.block_size
-            self._context_slot_mapping_buffer, self._slot_mapping_buffer = group.context_slots, group.query_slots
-            filled = super().set_inputs_first_pass(
-                target_token_ids,
-                next_token_ids,
-                target_positions,
-                target_hidden_states,
-                token_indices_to_sample,
-                replace(cad, block_table_tensor=table.get_device_tensor(cad.num_reqs)),
-                num_rejected_tokens_gpu,
-            )
-            group.metadata = filled[2]
-            context = group.context_slots[: self._dflash_num_context]
-            context.masked_fill_(context < table.block_size, PAD_SLOT_ID)  # pages out of every window: the null block
-        slots = {name: group.context_slots for group in self.groups for name in group.layer_names}
+        """vLLM's first pass: once where our kernel fills every group's slots, else once for each group.
+
+        The rows are the same each time, the slots are the group's.
+        """
+        given = (target_token_ids, next_token_ids, target_positions, target_hidden_states, token_indices_to_sample)
+        tables = [self.runner.input_batch.block_table[group.id] for group in self.groups]
+        # Pages as the kernels see them; the manager's block may be several of them.
+        self.kv_groups = [
+            KVGroup(table.get_device_tensor(cad.num_reqs), table.block_size, group.query_slots, group.context_slots)
+            for group, table in zip(self.groups, tables, strict=True)
+        ]
+        if v1_kernels(self) is not None:
+            filled = self._first_pass(self.kv_groups[0], given, cad, num_rejected_tokens_gpu)
+            for group, kv in zip(self.groups, self.kv_groups, strict=True):
+                slots = kv.query_slots[: filled[0]]
+                group.metadata = replace(filled[2], block_table_tensor=kv.block_table, slot_mapping=slots)
+        else:
+            for group, kv in reversed(list(zip(self.groups, self.kv_groups, strict=True))):
+                filled = self._first_pass(kv, given, cad, num_rejected_tokens_gpu)
+                group.metadata = filled[2]
+                context = kv.context_slots[: self._dflash_num_context]
+                context.masked_fill_(context < kv.block_size, PAD_SLOT_ID)  # pages out of every window: the null block
+        of_layer = {name: group.context_slots for group in self.groups for name in group.layer_names}
         self._context_slot_mapping_buffer = LayerSlots(
-            [slots[name] for name in self.model.get_draft_kv_cache_layer_names()]
+            [of_layer[name] for name in self.model.get_draft_kv_cache_layer_names()]
+        )
+        return filled
+
+    def _first_pass(
+        self, kv: KVGroup, given: tuple[Any, ...], cad: CommonAttentionMetadata, num_rejected: torch.Tensor | None
+    ) -> tuple[int, torch.Tensor, CommonAttentionMetadata]:
+        """vLLM's, on one group's pages."""
+        self.block_size = kv.block_size
+        self._context_slot_mapping_buffer, self._slot_mapping_buffer = kv.context_slots, kv.query_slots
+        filled: Any = super().set_inputs_first_pass(
+            *given, replace(cad, block_table_tensor=kv.block_table), num_rejected
         )
         return filled
 

@@ -39,10 +39,13 @@ def load_target(path: str | Path, device: torch.device) -> LoadedTarget:
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder)
         dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa")
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
         reason = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
         raise UserError(f"transformers cannot load the target: {reason}", file=folder) from None
+    if getattr(model.config.get_text_config(), "attn_logit_softcapping", None) is not None:
+        # Gemma 2. transformers' default, PyTorch's attention function, leaves the cap out without a word.
+        model.set_attn_implementation("eager")
     model = model.to(device).eval().requires_grad_(False)
     return LoadedTarget(config, model, tokenizer, _eos(model, tokenizer))
 

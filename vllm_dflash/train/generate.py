@@ -14,6 +14,8 @@ import torch.nn.functional as F
 from tqdm import tqdm
 from transformers import AttentionInterface
 
+from vllm_dflash.errors import UserError
+
 ROUND = 32
 STEPS_BETWEEN_REFILLS = 16
 PREFILL_ROWS = 512
@@ -61,9 +63,15 @@ def slots_attention(
     *,
     slots: Slots,
     scaling: float | None = None,
+    sliding_window: int | None = None,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
     """query [n, Hq, T, D], key, value [n, Hkv, T, D] of new tokens -> [n, T, Hq, D]; T is 1 when decoding."""
+    if sliding_window is not None and slots.length > sliding_window:
+        raise UserError(
+            "answers are generated with full attention", field="sliding_window", found=sliding_window,
+            needed=f"at least {slots.length}, the longest prompt with its answer",
+        )  # fmt: skip
     keys, values = slots.layer(module.layer_idx, key)
     if slots.rows is not None:
         keys[slots.rows, :, : key.shape[2]] = key

@@ -66,14 +66,15 @@ def open_target(path: Path, device: torch.device) -> FrozenTarget:
     """Load the target: bfloat16 on a GPU, float32 on a CPU.
 
     Raises:
-        UserError: no such folder, a config without the sizes, a tokenizer with more tokens than the model has
-            rows, or a tokenizer without a chat template.
+        UserError: no such folder, a config without the sizes, attention that is not computed here, a tokenizer
+            with more tokens than the model has rows, or a tokenizer without a chat template.
     """
     file = Path(path) / "config.json"
     if not file.is_file():
         raise UserError("no target here", field="target", found=str(path), needed="a folder with config.json")
     config = json.loads(file.read_text())
     shape = _shape(config, file)
+    _check_attention(config, file)
     tokenizer = AutoTokenizer.from_pretrained(path)
     if len(tokenizer) > shape.vocabulary:
         raise UserError(
@@ -94,6 +95,21 @@ def open_target(path: Path, device: torch.device) -> FrozenTarget:
             needed=str(rows), file=file,
         )  # fmt: skip
     return FrozenTarget(Path(path), model, tokenizer, shape, _eos(model, tokenizer), _fingerprint(model))
+
+
+def _check_attention(config: dict[str, Any], file: Path) -> None:
+    """PyTorch's attention function, which answers and taps come from, knows no cap and no sinks."""
+    cap = config.get("attn_logit_softcapping")
+    if cap is not None:
+        raise UserError(
+            "training would leave out the target's cap of attention logits",
+            field="attn_logit_softcapping", found=cap, needed="a target without one", file=file,
+        )  # fmt: skip
+    if config.get("model_type") == "gpt_oss":
+        raise UserError(
+            "training would leave out the target's attention sinks",
+            field="model_type", found="gpt_oss", needed="a target without sinks", file=file,
+        )  # fmt: skip
 
 
 def _shape(config: dict[str, Any], file: Path) -> TargetShape:
