@@ -12,7 +12,7 @@ import triton.language as tl
 
 FEW = 4  # parts that one program takes for many rows; with more, a program a row
 ROWS_OF_FEW = 16
-AHEAD, MANY = 4096, 32  # numbers of partial results that a warp reads at once; more parts than MANY get two warps
+AHEAD = 4096  # numbers of partial results that a warp reads at once, before any is used
 
 
 @triton.jit
@@ -76,7 +76,7 @@ def _merge_many_kernel(  # type: ignore[no-untyped-def]
     GROUP: tl.constexpr, WINDOW: tl.constexpr, ONE_TILE: tl.constexpr, D: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, AHEAD: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
-    """One row a program."""
+    """One row a program, of one warp: with two, 33 parts took 1 us longer on an H200."""
     m, head, request = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     begin = tl.load(query_start_loc + request)
     rows = tl.load(query_start_loc + request + 1) - begin
@@ -139,12 +139,11 @@ def merge(
     block_s = triton.next_power_of_2(parts)
     few = block_s <= FEW
     kernel = _merge_few_kernel if few else _merge_many_kernel
-    warps = 4 if few else 2 if parts > MANY else 1
-    own = {"ROWS": ROWS_OF_FEW, "BLOCK_S": block_s} if few else {"AHEAD": min(block_s, warps * AHEAD // block_d)}
+    own = {"ROWS": ROWS_OF_FEW, "BLOCK_S": block_s} if few else {"AHEAD": min(block_s, AHEAD // block_d)}
     programs = triton.cdiv(max_queries, ROWS_OF_FEW) if few else max_queries
     extra = {"launch_pdl": True} if dependent else {}
     kernel[(programs, kv_heads, seq_lens.shape[0])](
         part_values, part_weights, out, seq_lens, query_start_loc, splits, parts, out.stride(0), out.stride(1),
         GROUP=heads // kv_heads, WINDOW=window, ONE_TILE=one_tile, D=head_dim, BLOCK_M=block_m, BLOCK_N=tile,
-        BLOCK_D=block_d, DEPENDENT=dependent, num_warps=warps, **own, **extra,
+        BLOCK_D=block_d, DEPENDENT=dependent, num_warps=4 if few else 1, **own, **extra,
     )  # fmt: skip
