@@ -260,6 +260,7 @@ def test_bad_input_is_named() -> None:
     kernels.drafter_attention(**arguments)
     for field, bad in {
         "window": 0,
+        "scale": -1.0,
         "max_rows": 65,
         "key": moved["key"][:, :, :32],
         "value": moved["value"].bfloat16(),

@@ -180,6 +180,8 @@ def drafter_attention(
         UserError: shapes, types or strides that the kernel does not take.
     """
     check(query, key, value, key_cache, value_cache, block_table, seq_lens, query_start_loc, out, max_rows, window)
+    if not scale > 0:  # the largest score must be the largest scaled one
+        raise UserError("drafter_attention cannot take this", field="scale", found=scale, needed="more than 0")
     heads, head_dim = query.shape[1:]
     kv_heads, requests = key.shape[1], seq_lens.shape[0]
     if requests == 0 or query.shape[0] == 0:
