@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the target answers, kept on disk; and more of it, for as long as there is time, for the fields left open."""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+
+from vllm_dflash.errors import UserError
+from vllm_dflash.fit.loaded_target import LoadedTarget
+from vllm_dflash.fit.reading import Reading
+from vllm_dflash.fit.samples import Samples, answer_prompts, encode_prompts, read_prompts, trace
+from vllm_dflash.fit.score import Scorer
+from vllm_dflash.recover.memo import Memo
+
+TOGETHER = 24  # sequences scored side by side
+BLOCKS = 64  # in each sequence: neighbours tell nearly the same
+ROOM = 2**28  # bytes of projections for each part of the samples
+FEATURE_BYTES = 2**31
+FEWEST = 8  # sequences that are worth a look of their own
+
+
+class Answers:
+    """The target's answers to the prompts of a run, part by part."""
+
+    def __init__(self, target: LoadedTarget, folder: Path, prompts: Path | None, answer_tokens: int) -> None:
+        self.target, self.folder, self.prompts, self.answer_tokens = target, folder, prompts, answer_tokens
+        self.pace: float | None = None
+
+    def part(
+        self, number: int, first: int, count: int, taps: Sequence[int] | None = None
+    ) -> tuple[int, Samples | None]:
+        """Prompts taken from `first` on, at most `count`, or as many as the part on disk has; and their samples.
+
+        Answers are kept; features are made again, which takes less time than reading them would.
+        """
+        file, start = self.folder / (f"answers-{number}.json" if number else "answers.json"), time.monotonic()
+        stored = json.loads(file.read_text()) if file.is_file() else None
+        count = len(stored["prompts"]) if stored and number else count
+        chosen = read_prompts(first + count, self.prompts)[first:]
+        if not chosen:
+            return 0, None
+        prompts = encode_prompts(chosen, self.target, self.answer_tokens)
+        fresh = stored is None or stored["prompts"] != prompts
+        if stored is not None and not fresh:
+            answers = stored["answers"]
+        else:
+            answers = answer_prompts(self.target, prompts, self.answer_tokens)
+            partial = file.with_suffix(".partial")
+            partial.write_text(json.dumps({"prompts": prompts, "answers": answers}))
+            partial.replace(file)
+        samples = trace(self.target, prompts, answers, taps)
+        if fresh:
+            self.pace = (time.monotonic() - start) / len(prompts)
+        return len(chosen), samples
+
+
+class Growing:
+    """Evidence that first drafts more blocks in the samples that are there, then doubles the samples.
+
+    deadline: time.monotonic() at which it ends. Only the taps of the readings that are compared are kept.
+    """
+
+    blocks = BLOCKS
+
+    def __init__(self, memo: Memo, answers: Answers, samples: Samples, taken: int, deadline: float) -> None:
+        self.memo, self.answers, self.first, self.taken, self.deadline = memo, answers, samples, taken, deadline
+        self.memos: list[Memo] = []
+        self.bytes, self.pace, self.part = 0, 0.0, 1
+
+    @property
+    def sequences(self) -> int:
+        return sum(len(one.scorer.samples) for one in self.memos)
+
+    def late(self) -> bool:
+        return time.monotonic() > self.deadline
+
+    def grow(self, readings: Sequence[Reading]) -> bool:
+        if self.late():
+            return False
+        if not self.memos:
+            self._add(self.first)
+            return True
+        taps = sorted({tap for one in readings for tap in one.tap_layer_ids})
+        wanted = self._affordable(len({one.key() for one in readings}))
+        before = self.sequences
+        while wanted >= FEWEST and self.bytes < FEATURE_BYTES:
+            try:
+                taken, samples = self.answers.part(self.part, self.taken, min(wanted, len(self.first)), taps)
+            except UserError as problem:
+                tqdm.write(f"no more samples: {problem}", file=sys.stderr)
+                break
+            if samples is None:
+                break
+            self.taken, self.part, wanted = self.taken + taken, self.part + 1, wanted - taken
+            self.bytes += samples.feature_bytes
+            self._add(samples)
+        return self.sequences > before
+
+    def _affordable(self, readings: int) -> int:
+        """Sequences to double what there is, or as many as can be answered and scored in time."""
+        each = (self.answers.pace or 0.0) + readings * self.pace
+        room = self.deadline - time.monotonic()
+        return min(self.sequences, int(room / each)) if each else self.sequences
+
+    def _add(self, samples: Samples) -> None:
+        scorer = self.memo.scorer
+        more = Scorer(scorer.config, scorer.weights, samples, BLOCKS, TOGETHER, ROOM)
+        self.memos.append(self.memo.beside(more, f"more{len(self.memos)}"))
+
+    def table(self, reading: Reading) -> torch.Tensor:
+        """float64 [sequences, draft tokens] on the CPU."""
+        before, start = self.memo.computed, time.monotonic()
+        found = [memo.table(reading, group) for memo in self.memos for group in range(memo.groups)]
+        rows = sum(map(len, found))
+        if self.memo.computed - before == len(found):
+            self.pace = max(self.pace, (time.monotonic() - start) / rows)
+        return torch.cat(found)
