@@ -129,19 +129,19 @@ def test_goes_on_after_an_interruption(
 def test_more_minutes_go_on_with_more_samples(
     drafters: dict[str, Path], tiny_target: Path, tiny_prompts: Path, tmp_path: Path
 ) -> None:
-    """16 samples leave fields open; with time, the other prompts of the file are used, for those fields alone."""
+    """Six samples leave fields open; with time, the other prompts of the file are used, for those fields alone."""
     drafter = drafters["three layers, two windowed"]
     source, out = strip(drafter, tmp_path / "weights"), tmp_path / "out"
-    short = recover(options(source, tiny_target, tiny_prompts, out, samples=16, minutes=0))
+    short = recover(options(source, tiny_target, tiny_prompts, out, samples=6, minutes=0))
     assert undecided(short) and not list((out / "state").glob("answers-*"))
-    more = recover(options(source, tiny_target, tiny_prompts, out, samples=16))
+    more = recover(options(source, tiny_target, tiny_prompts, out, samples=6))
     used = json.loads((out / "config.json").read_text())[NOTE_KEY]["samples"]["sequences_for_open_fields"]
-    assert 16 < used <= 48 and more.computed > 0 and (out / "state" / "answers-1.json").is_file()
+    assert 6 < used <= 48 and more.computed > 0 and (out / "state" / "answers-1.json").is_file()
     assert set(undecided(more)) < set(undecided(short))
     truth = Reading.of(load_draft_config(drafter))
     for one in more.verdicts:
         assert part_of(one.name)(truth) in (one.value, *one.others), one
-    again = recover(options(source, tiny_target, tiny_prompts, out, samples=16))
+    again = recover(options(source, tiny_target, tiny_prompts, out, samples=6))
     assert again.computed == 0 and again.verdicts == more.verdicts
 
 

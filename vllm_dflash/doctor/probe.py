@@ -16,7 +16,7 @@ from vllm_dflash.doctor.alternatives import Other, alternatives
 from vllm_dflash.doctor.probe_result import Alternative, Probe, Rates
 from vllm_dflash.errors import UserError
 from vllm_dflash.fit.acceptance import acceptance
-from vllm_dflash.fit.compare import difference, per_sequence
+from vllm_dflash.fit.compare import ROUNDING, difference, per_sequence
 from vllm_dflash.fit.draft_weights import load_draft_weights
 from vllm_dflash.fit.loaded_target import load_target
 from vllm_dflash.fit.mask_candidates import mask_candidates
@@ -77,15 +77,26 @@ def is_clear(one: Alternative) -> bool:
 
 
 def _judge(scorer: Scorer, reading: Reading, others: Sequence[Other]) -> tuple[Alternative, ...]:
-    """Best first; of the mask tokens only the best few."""
-    found = []
+    """Best first; mask tokens that start from the same embedding as one, of the others the best few."""
+    found, same = [], []
     for other in others:
         judged = Alternative(other.field, other.name, other.change, difference(scorer, other.reading, reading))
+        if other.field == "mask_token_id" and max(map(abs, judged.better)) < ROUNDING:
+            same.append(judged)
+            continue
         rates = _rates(scorer, other.reading) if is_clear(judged) else None
         found.append(replace(judged, rates=rates))
     found.sort(key=lambda one: -one.better[0])
     masks = [one for one in found if one.field == "mask_token_id"][MASKS_SHOWN:]
-    return tuple(one for one in found if one not in masks)
+    if same:
+        found.append(_one_of_all(same))
+    return tuple(sorted((one for one in found if one not in masks), key=lambda one: -one.better[0]))
+
+
+def _one_of_all(same: Sequence[Alternative]) -> Alternative:
+    shown = ", ".join(one.change for one in same[:MASKS_SHOWN])
+    more = f" and {len(same) - MASKS_SHOWN} more" if len(same) > MASKS_SHOWN else ""
+    return replace(same[0], name=f"mask token{'s' * (len(same) > 1)} {shown}{more}")
 
 
 def _rates(scorer: Scorer, reading: Reading) -> Rates:

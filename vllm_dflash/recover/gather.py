@@ -88,7 +88,9 @@ class Growing:
         taps = sorted({tap for one in readings for tap in one.tap_layer_ids})
         wanted = self._affordable(len({one.key() for one in readings}))
         before = self.sequences
-        while wanted >= FEWEST and self.bytes < FEATURE_BYTES:
+        if wanted < min(FEWEST, before):
+            return False
+        while wanted > 0 and self.bytes < FEATURE_BYTES:
             try:
                 taken, samples = self.answers.part(self.part, self.taken, min(wanted, len(self.first)), taps)
             except UserError as problem:
