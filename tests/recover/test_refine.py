@@ -104,6 +104,13 @@ def test_what_the_search_saw_to_be_alike_is_not_looked_at() -> None:
     assert looked(made, same)[1] == {} and made.asked == 0
 
 
+def test_the_best_of_the_search_is_not_alike_to_the_value_that_was_chosen() -> None:
+    """A ranking says 0 ± 0 of its best, which is another value than the usual one here."""
+    ranking = ((2, 0.0, 0.0), (1, -0.0007, 0.004), (0, -0.01, 0.01))
+    made = Made(lambda r: -0.02 * abs(r.tap_layer_ids[0] - 1))
+    assert looked(made, verdict("tap_layer_ids.0", tap(0), tap(2), ranking=ranking))[1]["tap_layer_ids.0"].decided
+
+
 def test_the_block_size_is_left_alone() -> None:
     sizes = verdict("block_size", replace(PLAIN, block_size=9))
     made = Made(lambda r: -0.5 * (r.block_size != 8))

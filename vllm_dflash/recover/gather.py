@@ -70,7 +70,8 @@ class Growing:
     def __init__(self, memo: Memo, answers: Answers, samples: Samples, taken: int, deadline: float) -> None:
         self.memo, self.answers, self.first, self.taken, self.deadline = memo, answers, samples, taken, deadline
         self.memos: list[Memo] = []
-        self.bytes, self.pace, self.part = 0, 0.0, 1
+        self.bytes, self.part = 0, 1
+        self.seconds, self.rows = 0.0, 0  # spent on scores, and sequences scored by one reading in that time
 
     @property
     def sequences(self) -> int:
@@ -86,28 +87,29 @@ class Growing:
             self._add(self.first)
             return True
         taps = sorted({tap for one in readings for tap in one.tap_layer_ids})
-        wanted = self._affordable(len({one.key() for one in readings}))
-        before = self.sequences
-        if wanted < min(FEWEST, before):
-            return False
-        while wanted > 0 and self.bytes < FEATURE_BYTES:
+        compared, before = len({one.key() for one in readings}), self.sequences
+        while self.sequences < 2 * before and self.bytes < FEATURE_BYTES:
+            count = min(2 * before - self.sequences, len(self.first), self._affordable(compared, before))
+            if count < min(FEWEST, before):
+                break
             try:
-                taken, samples = self.answers.part(self.part, self.taken, min(wanted, len(self.first)), taps)
+                taken, samples = self.answers.part(self.part, self.taken, count, taps)
             except UserError as problem:
                 tqdm.write(f"no more samples: {problem}", file=sys.stderr)
                 break
             if samples is None:
                 break
-            self.taken, self.part, wanted = self.taken + taken, self.part + 1, wanted - taken
+            self.taken, self.part = self.taken + taken, self.part + 1
             self.bytes += samples.feature_bytes
             self._add(samples)
         return self.sequences > before
 
-    def _affordable(self, readings: int) -> int:
-        """Sequences to double what there is, or as many as can be answered and scored in time."""
-        each = (self.answers.pace or 0.0) + readings * self.pace
-        room = self.deadline - time.monotonic()
-        return min(self.sequences, int(room / each)) if each else self.sequences
+    def _affordable(self, readings: int, scored: int) -> int:
+        """More sequences that can be answered and scored in time, as far as it is known what that takes."""
+        room, pace = self.deadline - time.monotonic(), self.seconds / max(self.rows, 1)
+        room -= (self.sequences - scored) * readings * pace
+        each = (self.answers.pace or 0.0) + readings * pace
+        return max(0, int(room / each)) if each else len(self.first) * (room > 0)
 
     def _add(self, samples: Samples) -> None:
         scorer = self.memo.scorer
@@ -116,9 +118,11 @@ class Growing:
 
     def table(self, reading: Reading) -> torch.Tensor:
         """float64 [sequences, draft tokens] on the CPU."""
-        before, start = self.memo.computed, time.monotonic()
-        found = [memo.table(reading, group) for memo in self.memos for group in range(memo.groups)]
-        rows = sum(map(len, found))
-        if self.memo.computed - before == len(found):
-            self.pace = max(self.pace, (time.monotonic() - start) / rows)
+        found = []
+        for memo in self.memos:
+            for group in range(memo.groups):
+                computed, start = memo.computed, time.monotonic()
+                found.append(memo.table(reading, group))
+                if memo.computed > computed:
+                    self.seconds, self.rows = self.seconds + time.monotonic() - start, self.rows + len(found[-1])
         return torch.cat(found)

@@ -152,13 +152,13 @@ def _going_on(contests: Sequence[Contest], reading: Reading) -> list[tuple[Conte
 
 
 def _alike(verdict: Verdict) -> bool:
-    """By the search's own samples."""
+    """By the search's own samples. Its ranking is told from its best, which need not be the value chosen."""
     near = {repr(value): (behind, error) for value, behind, error in verdict.ranking}
-    return any(
-        abs(near[repr(value)][0]) + 4 * near[repr(value)][1] < HARMLESS
-        for value in verdict.others
-        if repr(value) in near
-    )
+    own = near.get(repr(verdict.value))
+    others = [near[repr(value)] for value in verdict.others if repr(value) in near]
+    if own is None:
+        return False
+    return any(abs(behind - own[0]) + 4 * max(error, own[1]) < HARMLESS for behind, error in others)
 
 
 def _look(
@@ -173,7 +173,9 @@ def _look(
             break
         found: dict[Any, list[Measured]] = {}
         for rival in rivals:
-            found.setdefault(contest.value(rival), []).append(_measure(evidence, own, rival))
+            each = found.setdefault(contest.value(rival), [])
+            if all(one.clear(chance) and one.behind > 0 for one in each):  # else the value stays open anyway
+                each.append(_measure(evidence, own, rival))
         contest.looks = look
         for value, each in found.items():
             contest.seen[value] = closest = min(each, key=lambda one: one.behind)
