@@ -142,6 +142,15 @@ def test_causality_is_compared_alone_and_as_the_search_found_it() -> None:
     assert reading == PLAIN and found["layers.0.causal"].others == (False,)
 
 
+def test_a_value_that_came_along_with_another_fields_move_is_not_decided_by_that() -> None:
+    """Both flags flip together; the second by itself makes no difference."""
+    both = replace(PLAIN, layers=tuple(replace(one, causal=not one.causal) for one in PLAIN.layers))
+    made = Made(lambda r: -0.1 * r.layers[0].causal, noise=0.001)
+    _, found, _ = looked(made, verdict("layers.0.causal", both), verdict("layers.1.causal", both))
+    assert found["layers.0.causal"].decided and found["layers.0.causal"].value is False
+    assert not found["layers.1.causal"].decided
+
+
 def test_grafts_take_along_what_was_searched_together() -> None:
     other = Reading((4, 0), 3, (DraftLayer(8, False, ROPE), DraftLayer(8, True, ROPE)), 5, True)
     assert graft(PLAIN, "tap_layer_ids.0", other).tap_layer_ids == (4, 1)

@@ -31,6 +31,9 @@ class Answers:
         self.target, self.folder, self.prompts, self.answer_tokens = target, folder, prompts, answer_tokens
         self.pace: float | None = None
 
+    def file(self, number: int) -> Path:
+        return self.folder / (f"answers-{number}.json" if number else "answers.json")
+
     def part(
         self, number: int, first: int, count: int, taps: Sequence[int] | None = None
     ) -> tuple[int, Samples | None]:
@@ -38,7 +41,7 @@ class Answers:
 
         Answers are kept; features are made again, which takes less time than reading them would.
         """
-        file, start = self.folder / (f"answers-{number}.json" if number else "answers.json"), time.monotonic()
+        file, start = self.file(number), time.monotonic()
         stored = json.loads(file.read_text()) if file.is_file() else None
         count = len(stored["prompts"]) if stored and number else count
         chosen = read_prompts(first + count, self.prompts)[first:]
@@ -89,8 +92,10 @@ class Growing:
         taps = sorted({tap for one in readings for tap in one.tap_layer_ids})
         compared, before = len({one.key() for one in readings}), self.sequences
         while self.sequences < 2 * before and self.bytes < FEATURE_BYTES:
-            count = min(2 * before - self.sequences, len(self.first), self._affordable(compared, before))
-            if count < min(FEWEST, before):
+            count = min(2 * before - self.sequences, len(self.first))
+            if not self.answers.file(self.part).is_file():
+                count = min(count, self._affordable(compared, before))
+            if self.late() or count < min(FEWEST, before, len(self.first)):
                 break
             try:
                 taken, samples = self.answers.part(self.part, self.taken, count, taps)

@@ -96,7 +96,7 @@ class Contest:
         note = f"by {max(one.count for one in measured.values())} sequences, " if measured else ""
         note += f"up to {blocks} blocks each, look {self.looks}" + self.hopeless * "; those left draft alike"
         found = replace(
-            self.verdict, value=mine, origin="habit" if others else "search", others=others, rivals=(), note=note,
+            self.verdict, value=mine, origin="search" if self.out and not others else "habit", others=others, rivals=(), note=note,
             ranking=((mine, 0.0, 0.0), *ranking, *earlier), margin=None, error=None, runner_up=None,
         )  # fmt: skip
         if nearest is None:
@@ -125,11 +125,10 @@ def refine(
             break
         looks += 1
         while (better := _look(contests, reading, evidence, looks, tick)) and moves < MOST_MOVES:
-            contest, rival = better
-            contest.rivals.append(reading)
-            reading, moves = rival, moves + 1
-            for one in contests:
+            for one in contests:  # the move may take other fields' values along
+                one.rivals.append(reading)
                 one.seen.clear()
+            reading, moves = better, moves + 1
     looked_at = [one for one in contests if one.looks]
     return reading, {
         one.verdict.name: one.conclude(reading, _rivals(one, contests, reading), evidence.blocks) for one in looked_at
@@ -163,10 +162,10 @@ def _alike(verdict: Verdict) -> bool:
 
 def _look(
     contests: Sequence[Contest], reading: Reading, evidence: Evidence, look: int, tick: Callable[[str, int], None]
-) -> tuple[Contest, Reading] | None:
+) -> Reading | None:
     """Strike out what is clearly behind; what is clearly ahead by most, if anything is."""
     chance, own = CHANCE / 2**look, evidence.table(reading)
-    ahead: list[tuple[float, Contest, Reading]] = []
+    ahead: list[tuple[float, Reading]] = []
     for contest, rivals in _going_on(contests, reading):
         tick(contest.verdict.name, look)
         if evidence.late():
@@ -182,12 +181,9 @@ def _look(
             if all(one.clear(chance) and one.behind > 0 for one in each):
                 contest.out[value] = contest.seen.pop(value)
             elif closest.behind < 0 and closest.clear(chance):
-                ahead.append((closest.behind, contest, closest.rival))
+                ahead.append((closest.behind, closest.rival))
             contest.hopeless |= closest.alike(chance)
-    if not ahead:
-        return None
-    _, contest, rival = min(ahead, key=lambda one: one[0])
-    return contest, rival
+    return min(ahead, key=lambda one: one[0])[1] if ahead else None
 
 
 def _measure(evidence: Evidence, own: torch.Tensor, rival: Reading) -> Measured:
