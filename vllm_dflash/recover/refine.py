@@ -96,8 +96,8 @@ class Contest:
         note = f"by {max(one.count for one in measured.values())} sequences, " if measured else ""
         note += f"up to {blocks} blocks each, look {self.looks}" + self.hopeless * "; those left draft alike"
         found = replace(
-            self.verdict, value=mine, origin="search" if self.out and not others else "habit", others=others, rivals=(), note=note,
-            ranking=((mine, 0.0, 0.0), *ranking, *earlier), margin=None, error=None, runner_up=None,
+            self.verdict, value=mine, origin="search" if self.out and not others else "habit", others=others, rivals=(),
+            note=note, ranking=((mine, 0.0, 0.0), *ranking, *earlier), margin=None, error=None, runner_up=None,
         )  # fmt: skip
         if nearest is None:
             return found
