@@ -36,6 +36,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, metavar="OUT")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--minutes", help="as of `recover` (default: its own)")
     parser.add_argument("--work", type=Path, help="where weights and state go, and stay (default: a temporary folder)")
     args = parser.parse_args()
     pair = prepare_pair()
@@ -45,6 +46,7 @@ def main() -> int:
         weights.mkdir(parents=True, exist_ok=True)
         shutil.copy(pair.drafter / "model.safetensors", weights)
         words = ["recover", str(weights), "--target", str(pair.target), "--out", str(recovered), "--device", "cpu"]
+        words += ["--minutes", args.minutes] if args.minutes else []
         spent = run(words, args.out / "report.txt", args.out / "recover.log", args.threads)
         if spent["exit_status"] > 1:
             return int(spent["exit_status"])
@@ -56,6 +58,7 @@ def main() -> int:
     wrong = [name for name, one in fields.items() if one["decided"] and not one["right"]]
     result = {
         "recover": spent,
+        "minutes": args.minutes or "default",
         "doctor": checked,
         "conditions": conditions(args.threads),
         "wrong": wrong,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from tests.recover.conftest import make_prompts, make_target, train_drafter
 from vllm_dflash.checkpoint import load_draft_config
@@ -73,6 +74,21 @@ def test_right(probed: Any, pair: Pair) -> None:
     assert all(one["better"]["value"] < 0.03 for one in found["alternatives"])
 
 
+def test_mask_tokens_of_one_embedding_are_one_line(
+    pair: Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "target"
+    shutil.copytree(pair[1], target)
+    weights = load_file(target / "model.safetensors")
+    weights["model.embed_tokens.weight"][[5, 6, 7, 8, 9]] = weights["model.embed_tokens.weight"][4].clone()
+    save_file(weights, target / "model.safetensors", metadata={"format": "pt"})
+    words = ["doctor", str(pair[0]), "--target", str(target), "--probe", "--prompts", str(pair[2]), "--device", "cpu"]
+    main([*words, "--probe-tokens", "40"])
+    out = capsys.readouterr().out
+    (line,) = [one for one in out.splitlines() if one.endswith("mask tokens 5, 6, 7 and 2 more")]
+    assert line.startswith("  = +0.000")
+
+
 def no_windows(config: dict[str, Any]) -> None:
     """As a writer leaves it that drops every field of the windows and their causality."""
     config.pop("sliding_window")
@@ -119,8 +135,6 @@ def test_windows_that_are_not_there(probed: Any, full_pair: Pair) -> None:
 
 
 def test_random_weights(probed: Any, pair: Pair) -> None:
-    from safetensors.torch import load_file, save_file
-
     def scramble(file: Path) -> None:
         torch.manual_seed(0)
         weights = {n: torch.randn_like(w) * 0.05 if w.dim() > 1 else w for n, w in load_file(file).items()}

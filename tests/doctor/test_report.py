@@ -91,8 +91,37 @@ def test_differences(doctor, folder, case, native):
     config = {k: v for k, v in (native | top).items() if v is not None or k == "sliding_window"}
     config["dflash_config"] = native["dflash_config"] | nested
     status, out, _ = doctor(folder("drafter", config), "--vllm-version", "0.32.0")
-    assert status == (0 if case in ("soft cap", "logit scale") else 1)
+    refused = case in ("activation", "anchor at top level", "sinks")
+    assert status == (0 if case in ("soft cap", "logit scale") else 2 if refused else 1)
     assert any(field in line and words in line for line in out.splitlines()), out
+
+
+REFUSED = {
+    "hidden_act": ({"hidden_act": "gelu"}, "one activation", "found 'gelu' (config.json:hidden_act), needed silu"),
+    "sample_from_anchor": ({"sample_from_anchor": True}, "mask rows only", "needed False"),
+    "tap_layer_ids": (
+        {
+            "quantization_config": {"quant_method": "fp8"},
+            "dflash_config": {"mask_token_id": 3, "target_layer_ids": [5, 1, 9]},
+        },
+        "ascending order", "needed [1, 5, 9]",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("field", REFUSED)
+def test_what_no_engine_serves_is_an_error(doctor, folder, field, native):
+    changes, cause, evidence = REFUSED[field]
+    status, out, _ = doctor(folder("drafter", native | changes, weights=False), "--json")
+    (error,) = [f for f in json.loads(out)["findings"] if f["level"] == "ERROR"]
+    assert status == 2 and error["field"] == field
+    assert "no vLLM engine serves" in error["cause"] and cause in error["cause"]
+    assert evidence in error["evidence"] and error["remedy"]
+
+
+def test_swish_is_silu(doctor, folder, native):
+    _, out, _ = doctor(folder("drafter", native | {"hidden_act": "swish"}), "--json")
+    assert not [f for f in json.loads(out)["findings"] if f["level"] == "ERROR"]
 
 
 def test_positions(doctor, folder, native, target_config):

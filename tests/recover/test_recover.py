@@ -14,6 +14,7 @@ from vllm_dflash.checkpoint import load_draft_config
 from vllm_dflash.cli.main import main
 from vllm_dflash.fit.reading import Reading
 from vllm_dflash.recover.memo import Memo
+from vllm_dflash.recover.parts import part_of
 from vllm_dflash.recover.run import Options, Recovered, recover
 from vllm_dflash.recover.write import NOTE_KEY
 
@@ -123,6 +124,25 @@ def test_goes_on_after_an_interruption(
     texts = [(tmp_path / name / "config.json").read_text() for name in ("whole", "again")]
     assert texts[0] == texts[1]
     assert recover(options(source, tiny_target, tiny_prompts, tmp_path / "again", samples=16)).computed == 0
+
+
+def test_more_minutes_go_on_with_more_samples(
+    drafters: dict[str, Path], tiny_target: Path, tiny_prompts: Path, tmp_path: Path
+) -> None:
+    """Six samples leave fields open; with time, the other prompts of the file are used, for those fields alone."""
+    drafter = drafters["three layers, two windowed"]
+    source, out = strip(drafter, tmp_path / "weights"), tmp_path / "out"
+    short = recover(options(source, tiny_target, tiny_prompts, out, samples=6, minutes=0))
+    assert undecided(short) and not list((out / "state").glob("answers-*"))
+    more = recover(options(source, tiny_target, tiny_prompts, out, samples=6))
+    used = json.loads((out / "config.json").read_text())[NOTE_KEY]["samples"]["sequences_for_open_fields"]
+    assert 6 < used <= 48 and more.computed > 0 and (out / "state" / "answers-1.json").is_file()
+    assert set(undecided(more)) < set(undecided(short))
+    truth = Reading.of(load_draft_config(drafter))
+    for one in (each for each in more.verdicts if "look" in each.note):  # six samples mislead the search itself
+        assert part_of(one.name)(truth) in (one.value, *one.others), one
+    again = recover(options(source, tiny_target, tiny_prompts, out, samples=6))
+    assert again.computed == 0 and again.verdicts == more.verdicts
 
 
 def test_keeps_what_a_partial_config_says(drafter: Path, tiny_target: Path, tiny_prompts: Path, tmp_path: Path) -> None:

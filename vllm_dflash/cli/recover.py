@@ -8,6 +8,7 @@ import argparse
 import json
 from pathlib import Path
 
+MINUTES = 8.0
 DEFAULTS = {"samples": 48, "answer_tokens": 256, "anchors": 16}
 HELP = {
     "samples": "prompts that the target answers",
@@ -20,7 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Write the config.json of a drafter that came without one, or with a part of one. Sizes come from the tensors. "
         "Taps, mask token, windows, causality, rope and block size are found by how well the drafter then predicts "
-        "what the target writes. Start it again to go on after an interruption."
+        "what the target writes; for what is then still undecided, more answers are made. Start it again to go on "
+        "after an interruption."
     )
     parser.add_argument("drafter", metavar="DRAFTER", help="folder or hub id with the drafter's *.safetensors")
     parser.add_argument("--target", metavar="TARGET", required=True, help="folder or hub id of the target model")
@@ -30,6 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--prompts", type=Path, help="FILE.jsonl with prompt or messages a line (default: built-in ones)"
     )
     parser.add_argument("--ignore-config", action="store_true", help="search even what the drafter's config.json says")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=MINUTES,
+        help="when this much time has passed since the start, no more answers are made for fields that the search left "
+        "undecided, and the result is written (default: %(default)s; 0: none at all). The search itself is not cut "
+        "short. A later start with more minutes goes on from there",
+    )
     parser.add_argument("--device", default="auto", help="auto, cuda or cpu")
     parser.add_argument("--json", action="store_true", help="print JSON")
     for name, text in HELP.items():
@@ -51,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
         ignore_config=args.ignore_config,
         revision=args.revision,
         device=args.device,
+        minutes=args.minutes,
         **numbers,
     )
     found = recover(options)

@@ -10,6 +10,7 @@ from typing import Any
 from vllm_dflash.checkpoint.draft_config import DraftConfig
 from vllm_dflash.checkpoint.finding import Finding
 from vllm_dflash.checkpoint.load import load_draft_config, read_draft_json
+from vllm_dflash.checkpoint.served import refusals
 from vllm_dflash.checkpoint.target_config import TargetConfig, load_target_config
 from vllm_dflash.doctor.compare import Difference, differences, stock_findings
 from vllm_dflash.doctor.probe_result import Probe
@@ -48,7 +49,7 @@ def examine(
     config = load_draft_config(drafter, target=target_config, revision=revision)
     values = read_draft_json(drafter, revision=revision)
     stock = stock_view(values, config, version)
-    findings = [*config.findings, *stock_findings(config, stock, target_config), *version_findings]
+    findings = [*config.findings, *_refused(config), *stock_findings(config, stock, target_config), *version_findings]
     findings += _anchor(config) + _verifier(values, target)
     if target_config is None:
         findings.append(_no_target())
@@ -94,6 +95,17 @@ def _nearest(release: str) -> str:
 def _no_target() -> Finding:
     cause = "no target was given, so nothing was checked against one"
     return Finding("NOTE", "target", cause, "--target is missing", "add --target")
+
+
+def _refused(config: DraftConfig) -> list[Finding]:
+    """What this plugin's engine refuses, too."""
+    return [
+        Finding(
+            "ERROR", one.field, f"no vLLM engine serves this drafter, with this plugin or without: {one.cause}",
+            f"found {one.found!r} ({config.sources[one.field]}), needed {one.needed}", one.remedy,
+        )
+        for one in refusals(config)
+    ]  # fmt: skip
 
 
 def _anchor(config: DraftConfig) -> list[Finding]:

@@ -29,6 +29,7 @@ MATTERS = 0.03  # nats a row
 ANCHORS = 24
 MOST_MASKS = 32
 MASKS_SHOWN = 3
+SAME = 5e-4  # nats a row: embeddings of tokens that were never trained hardly differ
 
 
 def probe(
@@ -77,15 +78,26 @@ def is_clear(one: Alternative) -> bool:
 
 
 def _judge(scorer: Scorer, reading: Reading, others: Sequence[Other]) -> tuple[Alternative, ...]:
-    """Best first; of the mask tokens only the best few."""
-    found = []
+    """Best first; mask tokens that make no difference as one, of the others the best few."""
+    found, same = [], []
     for other in others:
         judged = Alternative(other.field, other.name, other.change, difference(scorer, other.reading, reading))
+        if other.field == "mask_token_id" and max(map(abs, judged.better)) < SAME:
+            same.append(judged)
+            continue
         rates = _rates(scorer, other.reading) if is_clear(judged) else None
         found.append(replace(judged, rates=rates))
     found.sort(key=lambda one: -one.better[0])
     masks = [one for one in found if one.field == "mask_token_id"][MASKS_SHOWN:]
-    return tuple(one for one in found if one not in masks)
+    if same:
+        found.append(_one_of_all(same))
+    return tuple(sorted((one for one in found if one not in masks), key=lambda one: -one.better[0]))
+
+
+def _one_of_all(same: Sequence[Alternative]) -> Alternative:
+    shown = ", ".join(one.change for one in same[:MASKS_SHOWN])
+    more = f" and {len(same) - MASKS_SHOWN} more" if len(same) > MASKS_SHOWN else ""
+    return replace(same[0], name=f"mask token{'s' * (len(same) > 1)} {shown}{more}")
 
 
 def _rates(scorer: Scorer, reading: Reading) -> Rates:

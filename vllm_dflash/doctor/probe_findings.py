@@ -43,7 +43,12 @@ def _fit(probe: Probe) -> Finding:
     low = probe.rates.length[0] - 2 * probe.rates.length[1]
     cause = f"the drafter fits: expect an acceptance length of {_length(probe)} with {probe.draft_tokens} draft tokens"
     remedy = f"a server that stays below {low:.2f} on such prompts (greedy) has an engine that is wrong, not a drafter"
-    return Finding("NOTE", "acceptance", cause, f"{evidence}; no other reading is clearly better", remedy)
+    evidence += "; no other reading is clearly better"
+    equal = [one.name for one in probe.alternatives if not one.told_apart]
+    if equal:
+        evidence += f"; not told apart from the config by {probe.prompts} prompts: {', '.join(equal)}"
+        remedy += "; more --probe-prompts tell more apart"
+    return Finding("NOTE", "acceptance", cause, evidence, remedy)
 
 
 def _fits(rates: Rates, probe: Probe) -> bool:

@@ -30,6 +30,12 @@ class Alternative:
     better: Measured
     rates: Rates | None = None
 
+    @property
+    def told_apart(self) -> bool:
+        """By more than two standard errors."""
+        value, error = self.better
+        return abs(value) > 2 * error
+
 
 @dataclass(frozen=True)
 class Probe:
@@ -72,13 +78,14 @@ class Probe:
     def lines(self) -> Iterator[str]:
         length, error = self.rates.length
         yield f"what the probe measured ({self.prompts} prompts, contexts up to {self.longest_context}, greedy)"
+        yield "  (± is two standard errors; = marks what these prompts do not tell apart)"
         yield f"  acceptance length  {length:.2f} ± {2 * error:.2f} with {self.draft_tokens} draft tokens"
         yield "  by position        " + " ".join(f"{rate:.2f}±{2 * e:.2f}" for rate, e in self.rates.by_position)
         yield f"  log-likelihood     {self.log_likelihood:.3f} nats a drafted row; other readings against this one:"
         for one in self.alternatives:
             value, error = one.better
             rates = "" if one.rates is None else f", acceptance length {one.rates.length[0]:.2f}"
-            yield f"    {value:+.3f} ± {2 * error:.3f}  {one.name}{rates}"
+            yield f"  {' ' if one.told_apart else '='} {value:+.3f} ± {2 * error:.3f}  {one.name}{rates}"
 
 
 def _rates(rates: Rates) -> dict[str, Any]:

@@ -20,13 +20,13 @@ from vllm_dflash.checkpoint import (
     load_draft_config,
     load_target_config,
 )
+from vllm_dflash.checkpoint.served import SILU, refusals
 from vllm_dflash.engine import probe
 from vllm_dflash.engine.model_hook import ARCHITECTURE
 from vllm_dflash.engine.options import Options
 from vllm_dflash.errors import UserError
 from vllm_dflash.plugin import logger, stand_aside
 
-SILU = ("silu", "swish")  # two names of one function
 _DECIDED_BY_LAYERS = ("causal", "use_swa", "swa_window_size", "layers", "layer_types", "sliding_window")
 # Read by vLLM's draft model from a config that may lack them; transformers' defaults are not always the weights' sizes.
 _SIZES = (
@@ -91,30 +91,10 @@ def check_target(config: DraftConfig, target: Any) -> None:
 
 
 def check_served(config: DraftConfig) -> None:
-    """Refuse what vLLM's draft model cannot do, whatever the target, before any weight is read."""
-    if config.hidden_act not in SILU:
+    """Raise the first of `served.refusals`, before any weight is read."""
+    for one in refusals(config):
         raise UserError(
-            "vLLM's draft layers know one activation",
-            field=config.sources["hidden_act"].key or "hidden_act",
-            found=config.hidden_act,
-            needed=SILU[0],
-            file=config.path,
-        )
-    if config.quantization is not None and list(config.tap_layer_ids) != sorted(config.tap_layer_ids):
-        raise UserError(
-            "the taps of a quantised drafter must be in ascending order, the order in which vLLM concatenates them",
-            field=str(config.sources.get("tap_layer_ids", "tap_layer_ids")),
-            found=list(config.tap_layer_ids),
-            needed=str(sorted(config.tap_layer_ids)),
-            file=config.path,
-        )
-    if config.sample_from_anchor:
-        raise UserError(
-            "vLLM's DFlash samples from the mask rows only",
-            field=str(config.sources.get("sample_from_anchor", "sample_from_anchor")),
-            found=True,
-            needed="False",
-            file=config.path,
+            one.cause, field=str(config.sources[one.field]), found=one.found, needed=one.needed, file=config.path
         )
 
 

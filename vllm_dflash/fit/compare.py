@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Protocol
 
 import torch
@@ -47,6 +48,18 @@ def one_in_a_thousand(count: int) -> float:
     """About Student's t for a mean of `count` values; within 5 % from six values on, too low for fewer."""
     freedom = max(count - 1, 1)
     return 3.09 * (1 + 2.9 / freedom + 6 / freedom**2)
+
+
+def student(count: int, chance: float) -> float:
+    """What a mean of `count` values exceeds by chance, in standard errors: Student's t, by its series about the normal.
+
+    Within 2 % from eight values on for chances down to 1e-4 (Abramowitz and Stegun 26.7.5).
+    """
+    z, freedom = NormalDist().inv_cdf(1 - chance), max(count - 1, 1)
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / freedom + second / freedom**2 + third / freedom**3
 
 
 def per_sequence(scores: Scores, reading: Reading, groups: int, positions: int) -> torch.Tensor:

@@ -21,7 +21,7 @@ class DraftWeights:
     """drafter: its layers. embedding: [vocabulary, hidden]. head: [draft vocabulary, hidden].
 
     token_of_row: int64 [draft vocabulary], target id of each head row; row_of_token: int64 [vocabulary], -1 without.
-    mask: [hidden] from mask_embedding.pt, or None.
+    mask: [hidden] from mask_embedding.pt, or None. It stands in the embedding table: scaled like its other rows.
     """
 
     drafter: Drafter
@@ -42,7 +42,7 @@ class DraftWeights:
 
     def mask_vector(self, token: int) -> torch.Tensor:
         """[hidden]: what a mask row enters with."""
-        return self.embedding[token] * self.config.embed_scale if self.mask is None else self.mask
+        return (self.embedding[token] if self.mask is None else self.mask) * self.config.embed_scale
 
     def shape_logits(self, logits: torch.Tensor) -> torch.Tensor:
         logits, cap = logits * self.config.logit_scale, self.config.logit_softcap

@@ -52,6 +52,8 @@ def reread(drafter: Drafter, reading: Reading) -> None:
     for layer, rule in zip(drafter.layers, reading.layers, strict=True):
         attention = layer.self_attn
         if attention.rule.rope != rule.rope:
-            frequencies, attention.rope_factor = inverse_frequencies(rule.rope, drafter.config.max_position_embeddings)
+            frequencies, attention.rope_factor = inverse_frequencies(
+                rule.rope, drafter.config.max_position_embeddings, attention.head_dim
+            )
             attention.frequencies = frequencies.to(attention.frequencies.device)
         attention.rule = rule

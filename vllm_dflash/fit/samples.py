@@ -23,16 +23,20 @@ class Samples:
     """Sequences of prompt and greedy answer.
 
     tokens: int64 [length] each; prompt_lengths: of each.
-    features: of each, [layers, length, hidden], every layer's output before any final norm; float32, or bfloat16
-        when all of them would take more than FLOAT32_BYTES.
+    features: of each, a layer's output [length, hidden] by its id, before any final norm; float32, or bfloat16 when
+        all of them would take more than FLOAT32_BYTES.
     """
 
     tokens: list[torch.Tensor]
     prompt_lengths: list[int]
-    features: list[torch.Tensor]
+    features: list[dict[int, torch.Tensor]]
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    @property
+    def feature_bytes(self) -> int:
+        return sum(one.nbytes for layers in self.features for one in layers.values())
 
     @property
     def longest_context(self) -> int:
@@ -88,21 +92,28 @@ def answer_prompts(target: LoadedTarget, prompts: Sequence[Sequence[int]], answe
 
 
 @torch.no_grad()
-def trace(target: LoadedTarget, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> Samples:
-    """Run the target once over each prompt and answer and keep every layer's output.
+def trace(
+    target: LoadedTarget,
+    prompts: Sequence[Sequence[int]],
+    answers: Sequence[Sequence[int]],
+    taps: Sequence[int] | None = None,
+) -> Samples:
+    """Run the target once over each prompt and answer and keep the outputs of the layers in `taps`; None: of all.
 
     Sequences whose answer has fewer than two tokens have nothing to draft and are left out. Raises UserError when
     none is left.
     """
-    layers, hidden = target.config.num_hidden_layers, target.config.hidden_size
+    kept = sorted(set(range(target.config.num_hidden_layers) if taps is None else taps))
+    layers, hidden = len(kept), target.config.hidden_size
     whole = [([*p, *a], len(p)) for p, a in zip(prompts, answers, strict=True) if len(a) > 1]
     if not whole:
         raise UserError("the target answers none of the prompts with two tokens or more", needed="other prompts")
     size = 4 * layers * hidden * sum(len(ids) for ids, _ in whole)
     dtype = torch.float32 if size <= FLOAT32_BYTES else torch.bfloat16
-    tapped = Target(target.model, range(layers))
+    tapped = Target(target.model, kept)
     features = []
     for ids, _ in tqdm(whole, desc="target features", unit="answer"):
-        taps = tapped(torch.tensor([ids], device=target.device), logits_to_keep=1, use_cache=False)[1]
-        features.append(taps[0].unflatten(-1, (layers, hidden)).transpose(0, 1).to(dtype).contiguous())
+        found = tapped(torch.tensor([ids], device=target.device), logits_to_keep=1, use_cache=False)[1]
+        outputs = found[0].unflatten(-1, (layers, hidden)).transpose(0, 1).to(dtype).contiguous()
+        features.append(dict(zip(kept, outputs, strict=True)))
     return Samples([torch.tensor(ids) for ids, _ in whole], [length for _, length in whole], features)

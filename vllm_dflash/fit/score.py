@@ -19,6 +19,7 @@ RUN = 32
 CONTENDERS = 2048
 FLOOR = -15.0  # nats; one absurd row must not outweigh hundreds
 PROJECTION_BYTES = 3 * 2**29
+ANCHORS_AT_ONCE = 16  # all rows of a sequence are keys to each other, masked: more cost more than they save
 
 
 @dataclass
@@ -39,21 +40,34 @@ class Scorer:
 
     The first group, which judges every candidate, drafts from half the anchors. Vocabularies larger than CONTENDERS
     are thinned to about that many rows and all answer tokens: the likelihood is then that among the rows left.
+
+    together: sequences a group, instead: then all groups draft from all anchors. room: bytes of projections kept.
     """
 
-    def __init__(self, config: DraftConfig, weights: DraftWeights, samples: Samples, anchors: int) -> None:
+    def __init__(
+        self,
+        config: DraftConfig,
+        weights: DraftWeights,
+        samples: Samples,
+        anchors: int,
+        together: int | None = None,
+        room: int = PROJECTION_BYTES,
+    ) -> None:
         self.drafter, self.weights, self.samples, self.config = weights.drafter, weights, samples, config
         self.device = weights.drafter.norm.weight.device
-        self.parts = [
-            self._group(members, anchors if i else -(-anchors // 2))
-            for i, members in enumerate(deal([len(one) for one in samples.tokens]))
-        ]
+        if together is None:
+            dealt = deal([len(one) for one in samples.tokens])
+            self.parts = [self._group(members, anchors if i else -(-anchors // 2)) for i, members in enumerate(dealt)]
+        else:
+            by_length = sorted(range(len(samples)), key=lambda i: len(samples.tokens[i]))
+            cuts = range(0, len(samples), together)
+            self.parts = [self._group(by_length[i : i + together], anchors) for i in cuts]
         self.rows = _contenders(weights, samples)
         self.head = weights.head[self.rows]
         self.place = torch.full((weights.vocabulary,), -1, device=self.device)
         self.place[weights.token_of_row[self.rows]] = torch.arange(len(self.rows), device=self.device)
         self._projected: OrderedDict[tuple[int, int, int], torch.Tensor] = OrderedDict()
-        self._room = PROJECTION_BYTES
+        self._room = room
         self._fused: dict[int, tuple[tuple[int, ...], torch.Tensor]] = {}
         self._keys: dict[int, tuple[object, list[KeyValue]]] = {}
 
@@ -100,8 +114,14 @@ class Scorer:
 
     def _log_likelihood(self, reading: Reading, part: Group, anchors: torch.Tensor, group: int) -> torch.Tensor:
         """[B, N, draft_tokens] in nats, at least FLOOR; NaN past the end of a sequence and for dropped tokens."""
-        hidden = self.hidden(reading, part, anchors, self.context(reading, group))
-        hidden = hidden[:, :, 0 if reading.sample_from_anchor else 1 :]
+        context = self.context(reading, group)
+        some = anchors.split(ANCHORS_AT_ONCE, dim=1)
+        return torch.cat([self._log_likelihood_of(reading, part, one, context) for one in some], dim=1)
+
+    def _log_likelihood_of(
+        self, reading: Reading, part: Group, anchors: torch.Tensor, context: Sequence[KeyValue]
+    ) -> torch.Tensor:
+        hidden = self.hidden(reading, part, anchors, context)[:, :, 0 if reading.sample_from_anchor else 1 :]
         ahead = anchors[..., None] + torch.arange(1, reading.draft_tokens + 1, device=self.device)
         inside = ahead < part.lengths[:, None, None]
         labels = part.tokens.gather(1, ahead.clamp(max=part.tokens.shape[1] - 1).flatten(1)).view(ahead.shape)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scores on disk: an interrupted search, started again, finds what it had and goes on to the same result."""
 
+import copy
 import hashlib
 import json
 from collections.abc import Callable
@@ -24,7 +25,7 @@ class Memo:
         folder.mkdir(parents=True, exist_ok=True)
         self.scorer, self.file = scorer, folder / "scores.jsonl"
         self.known: dict[str, torch.Tensor] = {}
-        self.computed = 0
+        self.name, self._new = "", [0]
         check_identity(folder, identity)
         if self.file.is_file():
             whole = self.file.read_text(encoding="utf-8").rpartition("\n")[0]
@@ -37,18 +38,29 @@ class Memo:
     def groups(self) -> int:
         return self.scorer.groups
 
+    @property
+    def computed(self) -> int:
+        """Tables that the scorers of this run were asked for."""
+        return self._new[0]
+
+    def beside(self, scorer: Scorer, name: str) -> "Memo":
+        """The same file for other samples; `name` tells them apart."""
+        other = copy.copy(self)
+        other.scorer, other.name = scorer, f"/{name}"
+        return other
+
     def table(self, reading: Reading, group: int) -> torch.Tensor:
         """float64 [sequences of the group, draft tokens], nats; see Scorer.table."""
-        return self._remember(f"{_digest(reading)}/{group}", lambda: self.scorer.table(reading, group))
+        return self._remember(f"{_digest(reading)}{self.name}/{group}", lambda: self.scorer.table(reading, group))
 
     def falls(self, reading: Reading, group: int) -> torch.Tensor:
         """float64 [sequences of the group, draft tokens - 1], nats; see Scorer.falls."""
-        return self._remember(f"{_digest(reading)}/{group}/falls", lambda: self.scorer.falls(reading, group))
+        return self._remember(f"{_digest(reading)}{self.name}/{group}/falls", lambda: self.scorer.falls(reading, group))
 
     def _remember(self, key: str, score: Callable[[], torch.Tensor]) -> torch.Tensor:
         if key not in self.known:
             found = self.known[key] = score().double()
-            self.computed += 1
+            self._new[0] += 1
             with self.file.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps({"reading": key, "scores": found.tolist()}) + "\n")
         return self.known[key]

@@ -3,6 +3,7 @@
 
 import hashlib
 import json
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,19 +16,20 @@ from vllm_dflash.checkpoint.json_file import read_json_object
 from vllm_dflash.errors import UserError
 from vllm_dflash.fit.compare import per_sequence
 from vllm_dflash.fit.draft_weights import load_draft_weights
-from vllm_dflash.fit.loaded_target import LoadedTarget, load_target
+from vllm_dflash.fit.loaded_target import load_target
 from vllm_dflash.fit.local_model import check_weights, local_model
 from vllm_dflash.fit.mask_candidates import mask_candidates
 from vllm_dflash.fit.reading import Reading
-from vllm_dflash.fit.samples import Samples, answer_prompts, encode_prompts, read_prompts, trace
 from vllm_dflash.fit.score import Scorer
 from vllm_dflash.recover.block_size import find_block_size
 from vllm_dflash.recover.candidates import Space, candidate_ropes
 from vllm_dflash.recover.facts import read_facts
+from vllm_dflash.recover.gather import Answers, Growing
 from vllm_dflash.recover.known import read_known, sidecar_mask_token
 from vllm_dflash.recover.memo import Memo, check_identity
-from vllm_dflash.recover.search import search
-from vllm_dflash.recover.verdict import Verdict, judge_all
+from vllm_dflash.recover.refine import refine
+from vllm_dflash.recover.search import around, search
+from vllm_dflash.recover.verdict import Verdict, judge_all, limited
 from vllm_dflash.recover.write import NOTE_KEY, config_values, note, read_as, write_checkpoint
 from vllm_dflash.train.target_model import pick_device
 
@@ -37,6 +39,7 @@ class Options:
     """drafter, target: folders or hub ids; revision: of the drafter.
 
     samples: prompts answered; answer_tokens: most tokens of each; anchors: blocks drafted in each answer.
+    minutes: from the start, after which no more samples are made for fields that the search leaves open.
     """
 
     drafter: str | Path
@@ -49,10 +52,11 @@ class Options:
     ignore_config: bool = False
     revision: str | None = None
     device: str = "auto"
+    minutes: float = 8.0
 
     def __post_init__(self) -> None:
-        for name, least in (("samples", 2), ("answer_tokens", 8), ("anchors", 1)):
-            if getattr(self, name) < least:
+        for name, least in (("samples", 2), ("answer_tokens", 8), ("anchors", 1), ("minutes", 0)):
+            if not getattr(self, name) >= least:
                 flag = f"--{name.replace('_', '-')}"
                 raise UserError("bad option", field=flag, found=getattr(self, name), needed=f"at least {least}")
 
@@ -70,6 +74,7 @@ def recover(options: Options) -> Recovered:
 
     Raises UserError for bad input, before the target is loaded where that is possible.
     """
+    deadline = time.monotonic() + 60 * options.minutes
     source = local_model(options.drafter, options.revision)
     if options.out.resolve() == source.resolve():
         raise UserError("the result needs a folder of its own", field="--out", found=str(options.out))
@@ -92,15 +97,20 @@ def recover(options: Options) -> Recovered:
     except OSError as error:
         raise UserError(f"cannot write there ({error.strerror})", field="--out", found=str(options.out)) from None
     target = load_target(options.target, device)
-    samples = _samples(options, target, state / "answers.json")
+    answers = Answers(target, state, options.prompts, options.answer_tokens)
+    taken, samples = answers.part(0, 0, options.samples)
+    assert samples is not None
     space = replace(space, masks=mask_candidates(target), context=samples.longest_context)
     memo = Memo(state, identity, Scorer(base, load_draft_weights(base, target), samples, options.anchors))
-    reading, verdicts = _decide(memo, space)
+    reading, verdicts = _search(memo, space)
+    evidence = Growing(memo, answers, samples, taken, deadline)
+    reading, verdicts = _refine(memo, space, reading, verdicts, evidence)
     about = {
         "sequences": len(samples),
         "tokens": sum(map(len, samples.tokens)),
         "longest_context": samples.longest_context,
         "anchors_a_sequence": options.anchors,
+        "sequences_for_open_fields": evidence.sequences,
     }
     score = float(per_sequence(memo, reading, memo.groups, reading.draft_tokens).nanmean())
     values = config_values(reading, facts, target_config, partial)
@@ -109,7 +119,7 @@ def recover(options: Options) -> Recovered:
     return Recovered(config, tuple(verdicts), memo.computed)
 
 
-def _decide(memo: Memo, space: Space) -> tuple[Reading, list[Verdict]]:
+def _search(memo: Memo, space: Space) -> tuple[Reading, list[Verdict]]:
     def block_size(reading: Reading, groups: int) -> Reading:
         if space.known.block_size is not None:
             return reading
@@ -121,29 +131,32 @@ def _decide(memo: Memo, space: Space) -> tuple[Reading, list[Verdict]]:
             bar.set_postfix_str(f"round {round_ + 1}, {field}, {memo.computed} scores")
             bar.update()
 
-        reading, rankings = search(memo, space, block_size, tick)
+        reading = search(memo, space, block_size, tick)
+        return reading, _judge(memo, space, reading)
+
+
+def _judge(memo: Memo, space: Space, reading: Reading) -> list[Verdict]:
     block = None if space.known.block_size is not None else find_block_size(memo, reading, memo.groups)
-    return reading, judge_all(space, reading, rankings, block)
+    return judge_all(space, reading, around(memo, space, reading), block)
+
+
+def _refine(
+    memo: Memo, space: Space, reading: Reading, verdicts: list[Verdict], evidence: Growing
+) -> tuple[Reading, list[Verdict]]:
+    with tqdm(desc="open fields", unit="field") as bar:
+
+        def tick(field: str, look: int) -> None:
+            bar.set_postfix_str(f"look {look}, {field}, {evidence.sequences} sequences, {memo.computed} scores")
+            bar.update()
+
+        refined, found = refine(reading, verdicts, evidence, tick)
+    rest = verdicts if refined == reading else _judge(memo, space, refined)
+    return refined, [limited(found[one.name], space) if one.name in found else one for one in rest]
 
 
 def _partial(source: Path, ignore: bool) -> dict[str, Any]:
     file = source / "config.json"
     return {} if ignore or not file.exists() else read_json_object(file)
-
-
-def _samples(options: Options, target: LoadedTarget, file: Path) -> Samples:
-    """Answers are kept in `file`; features are made again, which takes less time than reading them would."""
-    prompts = encode_prompts(read_prompts(options.samples, options.prompts), target, options.answer_tokens)
-    answers = None
-    if file.is_file():
-        stored = json.loads(file.read_text())
-        answers = stored["answers"] if stored["prompts"] == prompts else None
-    if answers is None:
-        answers = answer_prompts(target, prompts, options.answer_tokens)
-        partial = file.with_suffix(".partial")
-        partial.write_text(json.dumps({"prompts": prompts, "answers": answers}))
-        partial.replace(file)
-    return trace(target, prompts, answers)
 
 
 def _identity(options: Options, source: Path, tensors: Tensors, partial: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from vllm_dflash.fit.compare import Ranked, compare
 from vllm_dflash.fit.reading import Reading
-from vllm_dflash.recover.candidates import Space
+from vllm_dflash.recover.candidates import Field, Space
 from vllm_dflash.recover.memo import Memo
 
 MOST_USUAL = 4
@@ -50,18 +50,15 @@ def choose(ranked: Sequence[Ranked], habit: Callable[[Reading], int]) -> Reading
     return min(equals, key=lambda one: (habit(one.reading), -one.score)).reading
 
 
-def search(
-    memo: Memo, space: Space, block_size: FindBlockSize, tick: Callable[[str, int], None]
-) -> tuple[Reading, dict[str, list[Ranked]]]:
-    """The reading that no change of one field improves, and each field's ranking around it.
+def search(memo: Memo, space: Space, block_size: FindBlockSize, tick: Callable[[str, int], None]) -> Reading:
+    """The reading that no change of one field improves.
 
     On a few samples until nothing changes, then on more, then on all: only the last rounds are dear.
 
     block_size: gives the reading another block size, by that many groups of samples.
     tick: called with the field and the round before each contest.
     """
-    reading, joint, round_ = space.start(), space.joint(), 0
-    fields = [*space.fields(), *([joint] if joint else [])]
+    reading, fields, round_ = space.start(), _fields(space), 0
     for groups in dict.fromkeys(min(one, memo.groups) for one in (FIRST_STAGE, SECOND_STAGE, memo.groups)):
         visited = [reading]
         for _ in range(ROUNDS.get(groups, LAST_ROUNDS) if groups < memo.groups else LAST_ROUNDS):
@@ -80,7 +77,17 @@ def search(
                     reading = compare(memo, visited[visited.index(reading) :], groups)[0].reading
                 break
             visited.append(reading)
-    return reading, {one.name: contest(memo, one.options(reading), one.habit, memo.groups) for one in fields}
+    return reading
+
+
+def around(memo: Memo, space: Space, reading: Reading) -> dict[str, list[Ranked]]:
+    """Each field's ranking, the others being as in `reading`."""
+    return {one.name: contest(memo, one.options(reading), one.habit, memo.groups) for one in _fields(space)}
+
+
+def _fields(space: Space) -> list[Field]:
+    joint = space.joint()
+    return [*space.fields(), *([joint] if joint else [])]
 
 
 def _no_habit(_reading: Reading) -> int:

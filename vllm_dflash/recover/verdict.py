@@ -3,13 +3,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from vllm_dflash.fit.compare import Ranked, still_open
 from vllm_dflash.fit.reading import Reading
 from vllm_dflash.recover.block_size import BlockEvidence
 from vllm_dflash.recover.candidates import JOINT, Space
+from vllm_dflash.recover.parts import part_of
 
 HARMLESS = 0.002  # nats a row: candidates this close draft alike
 
@@ -31,6 +31,7 @@ class Verdict:
     others: tuple[Any, ...] = ()
     note: str = ""
     ranking: tuple[tuple[Any, float, float], ...] = field(default=(), repr=False)
+    rivals: tuple[Reading, ...] = field(default=(), repr=False)
 
     @property
     def decided(self) -> bool:
@@ -67,15 +68,8 @@ def judge(name: str, ranked: Sequence[Ranked], chosen: Reading, value: Callable[
         tuple(value(one.reading) for one in reversed(left.values())),
         note,
         tuple((value(one.reading), round(one.behind, 5), round(one.error, 5)) for one in best.values()),
+        tuple(one.reading for one in reversed(left.values())),
     )
-
-
-def _tap(slot: int, reading: Reading) -> int:
-    return reading.tap_layer_ids[slot]
-
-
-def _part(layer: int, part: str, reading: Reading) -> Any:
-    return getattr(reading.layers[layer], part)
 
 
 def judge_all(
@@ -90,11 +84,11 @@ def judge_all(
     for slot, tap in enumerate(reading.tap_layer_ids):
         name = f"tap_layer_ids.{slot}"
         if name in rankings:
-            found.append(judge(name, rankings[name], reading, partial(_tap, slot)))
+            found.append(judge(name, rankings[name], reading, part_of(name)))
         else:
             settled(name, tap, known.tap_layer_ids)
     if "mask_token_id" in rankings:
-        found.append(judge("mask_token_id", rankings["mask_token_id"], reading, lambda r: r.mask_token_id))
+        found.append(judge("mask_token_id", rankings["mask_token_id"], reading, part_of("mask_token_id")))
     else:
         settled("mask_token_id", reading.mask_token_id, known.mask_token_id)
     for i, layer in enumerate(reading.layers):
@@ -105,38 +99,35 @@ def judge_all(
                 settled(name, getattr(layer, part), given)
             else:
                 evidence = ranked if part == "window" else rankings[JOINT]
-                verdict = judge(name, evidence, reading, partial(_part, i, part))
-                found.append(_limited(verdict, space) if part == "window" else verdict)
+                verdict = judge(name, evidence, reading, part_of(name))
+                found.append(limited(verdict, space))
     theta = reading.layers[0].rope.theta
     if "rope" in rankings:
-        found.append(judge("rope_theta", rankings["rope"], reading, lambda r: r.layers[0].rope.theta))
+        found.append(judge("rope_theta", rankings["rope"], reading, part_of("rope_theta")))
     else:
         settled("rope_theta", theta, known.rope)
     if "sample_from_anchor" in rankings:
         ranked = rankings["sample_from_anchor"]
-        found.append(judge("sample_from_anchor", ranked, reading, lambda r: r.sample_from_anchor))
+        found.append(judge("sample_from_anchor", ranked, reading, part_of("sample_from_anchor")))
     else:
         settled("sample_from_anchor", reading.sample_from_anchor, known.sample_from_anchor)
     found.append(_block(reading, block, rankings.get(JOINT, ())))
     return found
 
 
-def _limited(verdict: Verdict, space: Space) -> Verdict:
+def limited(verdict: Verdict, space: Space) -> Verdict:
     """No window up to the longest context is better than none: a longer one would look the same."""
-    if verdict.value is not None:
+    if verdict.value is not None or not verdict.name.endswith(".window"):
         return verdict
     note = f"none, or longer than the {space.context} positions of these samples"
-    return Verdict(
-        verdict.name, None, verdict.origin, verdict.margin, verdict.error, verdict.runner_up, verdict.others, note,
-        verdict.ranking,
-    )  # fmt: skip
+    return replace(verdict, note="; ".join(filter(None, (note, verdict.note))))
 
 
 def _block(reading: Reading, block: BlockEvidence | None, joint: Sequence[Ranked]) -> Verdict:
     """By the first positions; among those left, by the step past the block; open while causality leaves it open."""
     if block is None:
         return Verdict("block_size", reading.block_size, "config")
-    first = judge("block_size", block.ranked, reading, lambda r: r.block_size)
+    first = judge("block_size", block.ranked, reading, part_of("block_size"))
     steps = sorted(block.steps.items(), key=lambda item: -item[1][0])
     note = "fall past the block in excess of its neighbours': " + ", ".join(
         f"{size} {excess:+.3f}±{error:.3f}" for size, (excess, error) in steps[:4]
