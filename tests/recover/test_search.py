@@ -13,6 +13,8 @@ from vllm_dflash.fit.compare import compare, one_in_a_thousand
 from vllm_dflash.fit.reading import Reading
 from vllm_dflash.fit.score import deal
 from vllm_dflash.recover.block_size import find_block_size
+from vllm_dflash.recover.candidates import Space
+from vllm_dflash.recover.known import Known
 from vllm_dflash.recover.memo import Memo
 from vllm_dflash.recover.search import choose, contest
 from vllm_dflash.recover.verdict import judge
@@ -150,3 +152,21 @@ def test_block_sizes_are_compared_over_all_positions_that_both_draft() -> None:
 def test_the_threshold_is_students(count: int, t: float) -> None:
     """Upper 0.1 % points of Student's t with count - 1 degrees of freedom."""
     assert one_in_a_thousand(count) == pytest.approx(t, rel=0.05)
+
+
+def test_of_windows_alike_the_power_of_two_is_written() -> None:
+    """96 is no better than 128 by anything but noise; a window that the other layer has counts for more."""
+    rope = Rope(1e4, 16)
+    space = Space(Known(), 8, 1, 3, (0,), (rope,), 300)
+    full, sliding = DraftLayer(None, False, rope), DraftLayer(128, True, rope)
+
+    def chosen(second: DraftLayer) -> int | None:
+        reading = replace(PLAIN, layers=(sliding, second, full))
+        field = next(one for one in space.fields() if one.name == "layers.0")
+        made = Made(lambda r: {96: 1e-6, 128: 0.0}.get(r.layers[0].window or 0, -1.0), noise=0.0)
+        options = [one for one in field.options(reading) if one.layers[0].causal]
+        return choose(compare(memo(made), options, made.groups), field.habit).layers[0].window
+
+    assert chosen(replace(full, causal=True)) == 128
+    assert chosen(sliding) == 128
+    assert chosen(replace(sliding, window=96)) == 96

@@ -190,11 +190,12 @@ class Space:
             return found
 
         def habit(reading: Reading) -> int:
-            """The last layer full, the others with one window; sliding layers causal, full ones not."""
+            """The last layer full, the others with one window, a power of 2; sliding layers causal, full ones not."""
             layer, last = reading.layers[index], index == self.layers - 1
             others = {one.window for i, one in enumerate(reading.layers[:-1]) if i != index and one.window}
             window = layer.window is not None if last or not others else layer.window not in others
-            return 2 * window + (layer.causal != (layer.window is not None))
+            odd = layer.window is not None and layer.window & (layer.window - 1) != 0
+            return 4 * window + 2 * (layer.causal != (layer.window is not None)) + odd
 
         return Field(f"layers.{index}", options, lambda r: [r.layers[index].window, r.layers[index].causal], habit)
 
