@@ -17,10 +17,16 @@ from pathlib import Path
 
 
 def overlay(source: Path, build: Path, out: Path) -> str:
-    """Writes OUT/vllm and its metadata; returns the version. FileNotFoundError names what is missing."""
-    (info,) = sorted(source.glob("vllm-*.dist-info")) or [source / "vllm-*.dist-info"]
+    """Writes OUT/vllm and its metadata; returns the version. OSError names what is missing, or there already."""
+    infos = sorted(source.glob("vllm-*.dist-info"))
+    if len(infos) != 1:
+        raise FileNotFoundError(f"{len(infos)} folders vllm-*.dist-info in {source}, needed one")
+    info = infos[0]
     lines = (info / "METADATA").read_text().splitlines()
-    version = next(line.removeprefix("Version: ") for line in lines if line.startswith("Version: ")).split("+")[0]
+    versions = [line.removeprefix("Version: ") for line in lines if line.startswith("Version: ")]
+    if not versions:
+        raise FileNotFoundError(f"no line Version: in {info / 'METADATA'}")
+    version = versions[0].split("+")[0]
     extensions = sorted((build / "vllm").glob("*.so"))
     if not extensions:
         raise FileNotFoundError(f"no compiled extension in {build / 'vllm'}")
