@@ -206,7 +206,7 @@ def sweep(rate: float) -> list[dict[str, Any]]:
             rate,
         )
         order = sorted(range(len(plans)), key=lambda i: found[str(i)].get("median", 1e9))
-        print(f"{shape}  plan {plan(shape.batch, shape.kv_heads, 64, 128, 2, shape.window, torch.device('cuda'))}")
+        print(f"{shape}  plan {plans[0]}")
         print(f"    {found['FA3'].get('median', float('nan')):8.2f} us FA3", found["FA3"].get("error", ""))
         for i in order[:6]:
             print(f"    {found[str(i)]['median']:8.2f} us {found[str(i)]['of_copy']:4.0%} {plans[i]}", flush=True)
