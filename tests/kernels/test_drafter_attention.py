@@ -153,6 +153,9 @@ CASES = {
     "the block apart, causal, sinks": Case(rows=(8, 3, 2), context=(40, 0, None), causal=True, sinks=True, apart=True),
     "one split and the block apart": Case(rows=(8, 8), context=(40, 7), splits=1, apart=True),
     "as many parts as there can be": Case(rows=(8,), context=(1030,), splits=32, apart=True),
+    "more parts than the merge reads at once": Case(
+        rows=(2, 1), context=(1030, 40), kv_heads=1, group=2, head_dim=128, splits=32, apart=True
+    ),
     "splits chosen by the plan": Case(rows=(8,), context=(300,), window=128, causal=True, splits=0),
     "group of three": Case(rows=(8,), context=(50,), kv_heads=3, group=3),
     "one query head": Case(rows=(5,), context=(50,), kv_heads=1, group=1),
