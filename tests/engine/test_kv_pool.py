@@ -9,6 +9,8 @@ import pytest
 import torch
 
 pytest.importorskip("vllm", reason="needs vLLM")
+from vllm.platforms import current_platform
+from vllm.v1.attention.backend import AttentionBackend, MultipleOf
 from vllm.v1.core.block_pool import BlockPool
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheGroupSpec
 
@@ -19,6 +21,7 @@ from tests.engine.hybrid import engine_path, target_gap
 from tests.engine.test_hybrid import LENGTHS, MAX_LEN, NEAR_TIE, check
 from vllm_dflash.engine import kv_groups
 from vllm_dflash.engine.draft_window import DraftWindowManager, DraftWindowSpec, slack
+from vllm_dflash.engine.kv_groups_hook import can_pack, takes_whole_pages
 from vllm_dflash.engine.recurrent_block import unit_views
 
 
@@ -30,6 +33,43 @@ def test_pool_of_qwen36_27b() -> None:
     assert found["ours, packed"]["groups"] < found["stock"]["groups"]
     assert found["ours, even (no block-outermost layout)"]["tokens"] > 1.05 * found["stock"]["tokens"]
     assert found["prefix caching: ours, even"]["tokens"] > 1.05 * found["prefix caching: stock"]["tokens"]
+
+
+@pytest.mark.parametrize(
+    ("given", "layout", "caching", "packs"),
+    [
+        ({}, None, False, True),
+        ({}, None, True, False),
+        ({}, "BLNHC", False, False),
+        ({"kv_groups": "packed"}, "BLNHC", False, True),
+        ({"kv_groups": "packed"}, None, True, False),
+        ({"kv_groups": "even"}, None, False, False),
+    ],
+)
+def test_packed_unless_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], layout: str | None, caching: bool, packs: bool
+) -> None:
+    """On every device: where packing cannot be is for the layouts to say."""
+    monkeypatch.delenv("VLLM_KV_CACHE_LAYOUT", raising=False)
+    if layout is not None:
+        monkeypatch.setenv("VLLM_KV_CACHE_LAYOUT", layout)
+    monkeypatch.setattr(current_platform, "is_cpu", lambda: False)
+    config, specs = kv_pool.config("BLNHC", caching=caching), kv_pool.specs(stock_windows=False, caching=caching)
+    config.additional_config = {"dflash": given}
+    assert can_pack(config, specs, kv_pool.our_kinds(specs)) == packs
+
+
+def test_a_backend_may_split_the_pages_of_some_layers_only() -> None:
+    """As FlashAttention 4 does at head size 256."""
+
+    class Splitting(AttentionBackend):
+        @staticmethod
+        def get_supported_kernel_block_sizes(kv_cache_spec: Any = None) -> list[int | MultipleOf]:
+            return [128] if kv_cache_spec is not None and kv_cache_spec.head_size == 256 else [MultipleOf(16)]
+
+    shape = {"block_size": 128, "num_kv_heads": 1, "dtype": torch.bfloat16}
+    assert takes_whole_pages(Splitting, FullAttentionSpec(head_size=128, **shape))
+    assert not takes_whole_pages(Splitting, FullAttentionSpec(head_size=256, **shape))
 
 
 def test_even_groups_hold_every_layer_once() -> None:
@@ -129,7 +169,6 @@ def hybrid(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 SETTINGS: dict[str, Any] = {
     "dtype": "bfloat16", "enable_prefix_caching": False, "max_model_len": MAX_LEN,
-    "additional_config": {"dflash": {"kv_groups": "packed"}},
 }  # fmt: skip
 
 
@@ -161,10 +200,14 @@ def test_packed_engine_drafts_as_the_reference(
 
 
 def test_packed_engine_with_preempted_requests(hybrid: Path, engines: Any) -> None:
-    """Six requests on a pool for two: blocks change hands, requests start again, tokens stay the target's."""
+    """Six requests on a pool for two: blocks change hands, requests start again, tokens stay the target's.
+
+    Packed by name here, by default in the tests above.
+    """
     lengths = [200, 440, 30, 500, 90, 300]
     requests = [{"prompt": prompt(n, 300 + n), "max_tokens": 60, "ignore_eos": True} for n in lengths]
     small = SETTINGS | {"max_model_len": 640, "num_gpu_blocks_override": 20}
+    small["additional_config"] = {"dflash": {"kv_groups": "packed"}}
     jobs = [
         {"llm": llm(hybrid / "target", **SETTINGS), "requests": requests},
         {"llm": llm(hybrid / "target", hybrid / "SSSSF", K, **small), "requests": requests, "together": True},

@@ -4,10 +4,10 @@
 vLLM splits a hybrid's layers into groups of one size, the smallest kind's count. A drafter adds a small kind of its
 own, and the memory goes into padding or into one group a layer. Two plans, by what the engine allows:
 
-packed: without prefix caching, on backends that take blocks as the outermost dimension. One group for everything that
-    attends to the whole context, one for the drafter's windows (draft_window.py), one block a request for each
-    recurrent layer (recurrent_block.py). The block holds a recurrent layer's states, and as many tokens of the other
-    groups as fill it best.
+packed: without prefix caching, on backends that take whole pages, and blocks as the outermost dimension. One group
+    for everything that attends to the whole context, one for the drafter's windows (draft_window.py), one block a
+    request for each recurrent layer (recurrent_block.py). The block holds a recurrent layer's states, and as many
+    tokens of the other groups as fill it best.
 even: in every other case. vLLM's groups of one size, the size chosen for the memory of a full-length request; the
     drafter's windows apart from the rest here too.
 """

@@ -3,13 +3,13 @@
 
 import functools
 import importlib
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from vllm.distributed.kv_transfer.kv_connector.utils import get_current_attn_backends
-from vllm.platforms import current_platform
 from vllm.v1.attention.backend import MultipleOf
 from vllm.v1.kv_cache_interface import KVCacheGroupSpec, UniformTypeKVCacheSpecs
 from vllm.v1.kv_cache_spec_registry import KVCacheSpecRegistry
@@ -66,9 +66,9 @@ def kinds_of(config: Any, specs: Mapping[str, Any]) -> kv_groups.Kinds | None:
 
 
 def can_pack(config: Any, specs: Mapping[str, Any], kinds: kv_groups.Kinds | None) -> bool:
-    """On a GPU only when asked for: packed blocks have been seen right with the CPU's kernels alone so far."""
+    """Unless told otherwise; where the user names a layout, it is not known to be one that we preferred."""
     asked = Options.parse(config.additional_config).kv_groups
-    wanted = asked == "packed" or (asked == "auto" and current_platform.is_cpu())
+    wanted = asked == "packed" or (asked == "auto" and not os.environ.get("VLLM_KV_CACHE_LAYOUT"))
     if not wanted or kinds is None or config.cache_config.enable_prefix_caching:
         return False
     return kv_groups.can_pack(specs, kinds)
@@ -111,9 +111,9 @@ def register_draft_window(any_spec: Any) -> None:
     KVCacheSpecRegistry.register(DraftWindowSpec, DraftWindowManager)
 
 
-def takes_whole_pages(backend: Any) -> bool:
-    """Whether an attention backend reads pages of any multiple of GRANULE without splitting them."""
-    sizes = [size for size in backend.get_supported_kernel_block_sizes() if isinstance(size, MultipleOf)]
+def takes_whole_pages(backend: Any, spec: Any) -> bool:
+    """Whether an attention backend reads this layer's pages, of any multiple of GRANULE, without splitting them."""
+    sizes = [size for size in backend.get_supported_kernel_block_sizes(spec) if isinstance(size, MultipleOf)]
     return backend.is_ssm() or any(kv_groups.GRANULE % size.base == 0 for size in sizes)
 
 
@@ -130,8 +130,9 @@ def prefer_packing(worker: Any, layouts: list[str]) -> list[str]:
     if not can_pack(config, specs, kinds_of(config, specs)):
         return layouts
     recurrent_block.install()
-    if not all(takes_whole_pages(backend) for backend in get_current_attn_backends(config)):
-        return layouts
+    for name, spec in specs.items():
+        if not all(takes_whole_pages(backend, spec) for backend in get_current_attn_backends(config, [name])):
+            return layouts
     return usable + [name for name in layouts if name not in usable]
 
 

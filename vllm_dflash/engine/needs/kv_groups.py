@@ -6,6 +6,7 @@ from vllm_dflash.engine.need import Need
 _MANAGER, _GDN = "vllm.v1.core.single_type_kv_cache_manager", "vllm.v1.attention.backends.gdn_attn"
 _SPECS, _REGISTRY = "vllm.v1.kv_cache_interface", "vllm.v1.kv_cache_spec_registry"
 _BACKEND, _WORKER = "vllm.v1.attention.backend", "vllm.v1.worker.worker_base"
+_KV_TRANSFER = "vllm.distributed.kv_transfer.kv_connector.utils"
 _MAMBA, _LAYOUT = "vllm.model_executor.layers.mamba.abstract", "vllm.v1.kv_cache_layout"
 
 # One of these is enough: vLLM 0.33 moved its planning into a module of its own. kv_groups_hook looks in this order.
@@ -18,8 +19,8 @@ KV_NEEDS = (
     Need(_WORKER, "WorkerBase.__init__", mentions=("vllm_config",)),
     Need(_WORKER, "WorkerBase.get_supported_kv_cache_layouts", ("self",)),
     Need(_WORKER, "WorkerBase.get_kv_cache_spec", ("self",)),
-    Need("vllm.distributed.kv_transfer.kv_connector.utils", "get_current_attn_backends", ("vllm_config",)),
-    Need(_BACKEND, "AttentionBackend.get_supported_kernel_block_sizes"),
+    Need(_KV_TRANSFER, "get_current_attn_backends", ("vllm_config", "layer_names")),
+    Need(_BACKEND, "AttentionBackend.get_supported_kernel_block_sizes", ("kv_cache_spec",)),
     Need(_BACKEND, "AttentionBackend.is_ssm"),
     Need(_BACKEND, "MultipleOf", fields=("base",)),
     Need("vllm.config.cache", "CacheConfig.get_resolved_kv_cache_layout", ("self",)),
