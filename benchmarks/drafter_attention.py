@@ -26,7 +26,7 @@ import torch
 from vllm_dflash.bench.conditions import describe_run
 from vllm_dflash.bench.gpu_timing import capture, copy_rate, time_in_turn
 from vllm_dflash.kernels.drafter_attention import drafter_attention
-from vllm_dflash.kernels.drafter_attention_plan import Plan, plan
+from vllm_dflash.kernels.drafter_attention_plan import Plan, new_counters, plan
 
 L2_BYTES = 160e6
 CONTEXTS = {1: (2048, 8192, 32768, 131072), 4: (2048, 8192, 32768), 16: (2048, 8192, 32768), 64: (2048, 8192)}
@@ -81,6 +81,7 @@ class Inputs:
         self.query = torch.randn(rows, shape.heads, shape.head_dim, device=device, dtype=torch.bfloat16)
         self.key, self.value = torch.randn(2, rows, shape.kv_heads, shape.head_dim, device=device, dtype=torch.bfloat16)
         self.out = torch.empty_like(self.query)
+        self.counters = new_counters(device)
         paged = self.cache.transpose(1, 2)
         self.key_cache, self.value_cache = paged[..., : shape.head_dim], paged[..., shape.head_dim :]
         positions = torch.arange(shape.context, length, device=device)
@@ -94,7 +95,7 @@ class Inputs:
         return drafter_attention(
             self.query, self.key, self.value, self.key_cache, self.value_cache, self.block_table, self.seq_lens,
             self.query_start_loc, self.out, max_rows=shape.rows, scale=shape.head_dim**-0.5, window=shape.window,
-            causal=shape.causal, how=how,
+            causal=shape.causal, how=how, counters=self.counters,
         )  # fmt: skip
 
     def flash_attention(self) -> torch.Tensor:
@@ -188,7 +189,7 @@ def candidates(shape: Shape) -> Iterator[Plan]:
     for count in sorted(n for n in splits if (n * programs >= 64 or n == 1) and n * programs <= 528):
         for stages in (1, 3, 6):
             for apart in (False, True) if count > 1 else (False,):
-                if (other := Plan(count, 64, 4, stages, apart)) != own:
+                if (other := Plan(count, 64, 4, stages, apart, own.at_once)) != own:
                     yield other
 
 

@@ -12,7 +12,7 @@ from tests.kernels.device import DEVICE, runs_triton
 from vllm_dflash.checkpoint import DraftLayer, Rope
 from vllm_dflash.errors import UserError
 from vllm_dflash.kernels import drafter_attention as kernels
-from vllm_dflash.kernels.drafter_attention_plan import Plan, plan
+from vllm_dflash.kernels.drafter_attention_plan import Plan, new_counters, plan
 from vllm_dflash.reference.drafter_attention import drafter_attention as reference
 
 pytestmark = runs_triton
@@ -23,7 +23,10 @@ SAME = 13
 
 @dataclass(frozen=True)
 class Case:
-    """rows: of each request. context: of each request, None for a request of length 0. layout: of the cache."""
+    """rows: of each request. context: of each request, None for a request of length 0. layout: of the cache.
+
+    meet: the parts may be merged in the same launch, which the interpreter, that runs one program at a time, cannot.
+    """
 
     rows: tuple[int, ...]
     context: tuple[int | None, ...]
@@ -41,6 +44,7 @@ class Case:
     tile: int = 32
     apart: bool = False
     padding: int = 0
+    meet: bool = False
 
 
 def tensors(case: Case, seed: int) -> dict[str, torch.Tensor]:
@@ -114,6 +118,7 @@ def check(case: Case, seed: int = 0) -> None:
         *(given[k] for k in index), rule, half**-0.5, moved["sinks"].double().cpu() if case.sinks else None,
     )  # fmt: skip
     out = torch.full_like(moved["query"], torch.nan)
+    counters = new_counters(torch.device(DEVICE)) if case.meet else None
     scales = {}
     if cache_dtype == FP8:
         scales = {
@@ -124,8 +129,10 @@ def check(case: Case, seed: int = 0) -> None:
         moved["query"], moved["key"], moved["value"], key_cache, value_cache, *index.values(), out,
         max_rows=max(case.rows), scale=half**-0.5, window=case.window, causal=case.causal,
         sinks=moved["sinks"] if case.sinks else None, **scales,
-        how=cut(case) if case.splits else None,
+        how=cut(case) if case.splits else None, counters=counters,
     )  # fmt: skip
+    if counters is not None:
+        assert not (counters % 65536).any(), "each launch adds the same to a counter"
     real = sum(case.rows)
     torch.testing.assert_close(
         out[:real].double().cpu(), expected[:real], rtol=0, atol=TOLERANCE[case.dtype], msg=lambda m: f"{case}\n{m}"
@@ -178,6 +185,12 @@ def test_equals_the_reference(name: str) -> None:
     check(CASES[name])
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", CASES)
+def test_equals_the_reference_in_one_launch(name: str) -> None:
+    check(replace(CASES[name], meet=True))
+
+
 def random_case(seed: int) -> Case:
     """What a kernel is compiled for changes with every 13th seed, lengths with every one."""
     kind, draw = random.Random(seed // SAME), random.Random(seed)
@@ -201,6 +214,7 @@ def random_case(seed: int) -> Case:
         tile=kind.choice([32, 64, 64]),
         padding=draw.randint(0, 3),
         apart=draw.random() < 0.4,
+        meet=kind.random() < 0.7,
     )
 
 
@@ -218,7 +232,8 @@ def test_random_shapes_on_the_gpu(part: int) -> None:
 
 
 @pytest.mark.gpu
-def test_a_captured_graph_follows_new_lengths() -> None:
+@pytest.mark.parametrize("at_once", [0, 264], ids=["two launches", "one launch"])
+def test_a_captured_graph_follows_new_lengths(at_once: int) -> None:
     """Captured with one set of lengths and pages, replayed with others."""
     case = Case(rows=(8, 8, 8), context=(700, 300, 5), head_dim=128, dtype=torch.bfloat16, window=256, splits=8)
     rule = DraftLayer(window=256, causal=False, rope=Rope(theta=1e4, rotary_dim=128))
@@ -227,11 +242,13 @@ def test_a_captured_graph_follows_new_lengths() -> None:
     moved = {k: given[k].to(DEVICE, case.dtype) for k in ("query", "key", "value")}
     index = {k: given[k].to(DEVICE) for k in ("block_table", "seq_lens", "query_start_loc")}
     out = torch.empty_like(moved["query"])
+    counters = new_counters(torch.device(DEVICE))
 
     def launch() -> None:
         kernels.drafter_attention(
             *moved.values(), key_cache, value_cache, *index.values(), out,
-            max_rows=8, scale=0.1, window=256, causal=False, how=Plan(splits=8),
+            max_rows=8, scale=0.1, window=256, causal=False, how=Plan(splits=8, at_once=at_once),
+            counters=counters,
         )  # fmt: skip
 
     launch()

@@ -18,6 +18,7 @@ from vllm_dflash.engine import attention_flash
 from vllm_dflash.errors import UserError
 from vllm_dflash.kernels.drafter_attention import drafter_attention
 from vllm_dflash.kernels.drafter_attention_arguments import MOST_QUERIES
+from vllm_dflash.kernels.drafter_attention_plan import new_counters
 from vllm_dflash.kernels.selection import stock_is_faster
 
 CACHE_DTYPES = ("auto", "float32", "float16", "bfloat16", "fp8", "fp8_e4m3")
@@ -35,6 +36,14 @@ class OursFirst:
     kv_cache_dtype: str
     sinks: torch.Tensor | None
     do_kv_cache_update: Any
+    counters: torch.Tensor | None = None
+
+    def counters_on(self, device: torch.device) -> torch.Tensor | None:
+        """This layer's own. Made in memory profiling: in a captured graph, or among the weights that a server puts to
+        sleep, they could come back with other values, and the kernel would wait forever."""
+        if self.counters is None and device.type == "cuda" and not torch.cuda.is_current_stream_capturing():
+            self.counters = new_counters(device)
+        return self.counters
 
     def insist(self, always: bool) -> None:
         """Called after follow(rule). always: our kernel for every shape that it takes, faster or not."""
@@ -78,6 +87,7 @@ class OursFirst:
         output_block_scale: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """query [N, heads, head_dim], key and value [N, kv_heads, head_dim]; writes and returns output, as query."""
+        counters = self.counters_on(query.device)
         if attn_metadata is None:  # memory profiling
             return output.fill_(0)
         if not self.takes(attn_metadata):
@@ -106,6 +116,7 @@ class OursFirst:
             window=self.rule.window,
             causal=self.rule.causal,
             sinks=self.sinks,
+            counters=counters,
             **scales,
         )
         return output

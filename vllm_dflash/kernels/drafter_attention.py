@@ -14,8 +14,10 @@ vllm_dflash.reference.drafter_attention. The block's own K/V need not be stored:
 One program serves all rows and all query heads of one KV head (M = rows x group), so K/V are read once. The visible
 context, from the first visible key to the anchor, is cut into equal splits, a program each; the block is a part of its
 own where the card has room for its program, else the last split takes it too. With more than one part, each leaves its
-softmax mean (in query's type) and the logarithm of its weight (fp32), and a second launch merges them. Lengths are
-read on the device and the number of parts does not depend on them, so that a captured graph replays for any lengths.
+softmax mean (in query's type) and the logarithm of its weight (fp32). If all programs are on the card at once they then
+wait for one another, and each merges some rows (a cooperative launch: the driver refuses what does not fit); else, or
+with a program a tile, a second launch merges. Lengths are read on the device and the number of parts does not depend on
+them, so that a captured graph replays for any lengths.
 """
 
 import torch
@@ -24,7 +26,7 @@ import triton.language as tl
 
 from vllm_dflash.errors import UserError
 from vllm_dflash.kernels.drafter_attention_arguments import check
-from vllm_dflash.kernels.drafter_attention_merge import merge, share_of, visible
+from vllm_dflash.kernels.drafter_attention_merge import MOST_PARTS, arrive_and_wait, merge, merge_rows, read_at_once
 from vllm_dflash.kernels.drafter_attention_plan import Plan, plan
 
 LOG2_E = 1.4426950408889634
@@ -53,79 +55,150 @@ def _accumulate(query, key, value, at, low, high, maximum, total, weighted, scal
 
 
 @triton.jit
+def prefetch(pointers):  # type: ignore[no-untyped-def]
+    """Asks for the lines of these addresses, and does not wait: page numbers come while the queries do."""
+    tl.inline_asm_elementwise(
+        "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [pointers], dtype=tl.int32, is_pure=False, pack=1
+    )
+
+
+@triton.jit
+def visible(anchor, WINDOW: tl.constexpr):  # type: ignore[no-untyped-def]
+    """First visible context key of any row, and how many there are."""
+    first = 0
+    if WINDOW > 0:
+        first = tl.maximum(anchor - WINDOW + 1, 0)
+    return first, anchor - first
+
+
+@triton.jit
+def share_of(count, splits, BLOCK_N: tl.constexpr, EVERY_TILE: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Keys a split: a whole number of tiles, the same for all. EVERY_TILE: a split for each tile of the window."""
+    if EVERY_TILE:
+        return BLOCK_N
+    return tl.cdiv(tl.cdiv(count, splits), BLOCK_N) * BLOCK_N
+
+
+@triton.jit
+def _context_tile(  # type: ignore[no-untyped-def]
+    key_cache, value_cache, table, c, stop, head, d, in_head,
+    key_block, key_page, key_cache_head, value_block, value_page, value_cache_head,
+    PAGE: tl.constexpr, ALIKE: tl.constexpr, DTYPE: tl.constexpr,
+):  # fmt: skip
+    """Keys and values [N, D] at the context positions c [N] before `stop`. ALIKE: one offset serves both caches."""
+    present = c < stop
+    block = tl.load(table + c // PAGE, mask=present, other=0).to(tl.int64)
+    within = c % PAGE
+    there = present[:, None] & in_head[None, :]
+    key_at = block * key_block + within * key_page + head * key_cache_head
+    value_at = key_at
+    if not ALIKE:
+        value_at = block * value_block + within * value_page + head * value_cache_head
+    keys = tl.load(key_cache + key_at[:, None] + d[None, :], mask=there, other=0.0).to(DTYPE)
+    values = tl.load(value_cache + value_at[:, None] + d[None, :], mask=there, other=0.0).to(DTYPE)
+    return keys, values
+
+
+@triton.jit
 def _attention_kernel(  # type: ignore[no-untyped-def]
     query, key, value, key_cache, value_cache, out, part_values, part_weights,
-    block_table, seq_lens, query_start_loc, sinks, key_scale, value_scale,
+    block_table, seq_lens, query_start_loc, sinks, key_scale, value_scale, counters,
     scale, splits, parts,
     query_row, query_head, key_row, key_head, value_row, value_head, out_row, out_head,
     key_block, key_page, key_cache_head, value_block, value_page, value_cache_head, table_row,
     GROUP: tl.constexpr, ROWS: tl.constexpr, WINDOW: tl.constexpr, CAUSAL: tl.constexpr, MERGED: tl.constexpr,
     SINKS: tl.constexpr, SCALED: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_D: tl.constexpr,
-    ONE_TILE: tl.constexpr, ALIKE: tl.constexpr, STAGES: tl.constexpr, DEPENDENT: tl.constexpr,
+    EVERY_TILE: tl.constexpr, ONE_TILE: tl.constexpr, ALIKE: tl.constexpr, STAGES: tl.constexpr, ON_GPU: tl.constexpr,
+    HOPPER: tl.constexpr, TOGETHER: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """ALIKE: the two caches have the same strides, so that one offset serves both."""
+    """ONE_TILE: each program has one tile, the last the block. TOGETHER: rows that each program merges, 0: not here."""
+    if HOPPER and not TOGETHER:
+        tl.extra.cuda.gdc_wait()  # the launch began while the kernel before it was ending
     split, head, request = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     begin = tl.load(query_start_loc + request)
     rows = tl.load(query_start_loc + request + 1) - begin
     length = tl.load(seq_lens + request)
-    if DEPENDENT:
+    if HOPPER and MERGED and not TOGETHER:
         tl.extra.cuda.gdc_launch_dependents()
     if rows <= 0:
         return
     anchor = tl.maximum(length - rows, 0)
 
+    first, count = visible(anchor, WINDOW)
+    share = share_of(count, splits, BLOCK_N, EVERY_TILE)
+    start = first + split * share
+    stop = tl.minimum(start + share, anchor)
     m, d = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_D)
     row, query_of = m // GROUP, head * GROUP + m % GROUP
     in_block, in_head = (m < ROWS * GROUP) & (row < rows), d < D
     mask = in_block[:, None] & in_head[None, :]
-    at = (begin + row).to(tl.int64)[:, None]
-    queries = tl.load(query + at * query_row + query_of[:, None] * query_head + d[None, :], mask=mask, other=0.0)
+    query_at = (begin + row).to(tl.int64)[:, None] * query_row + query_of[:, None] * query_head + d[None, :]
 
     maximum = tl.full([BLOCK_M], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_M], tl.float32)
     weighted = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
-    context_scale = scale
-    if SCALED:
-        context_scale = scale * tl.load(key_scale)
-
-    first, count = visible(anchor, WINDOW)
-    share = share_of(count, splits, BLOCK_N, ONE_TILE)
-    start = first + split * share
-    stop = tl.minimum(start + share, anchor)
     lowest = anchor + row - (WINDOW - 1) if WINDOW > 0 else None
-    for position in tl.range(start, stop, BLOCK_N, num_stages=STAGES):
-        c = position + tl.arange(0, BLOCK_N)
-        present = c < stop
-        block = tl.load(block_table + request * table_row + c // PAGE, mask=present, other=0).to(tl.int64)
-        within = c % PAGE
-        there = present[:, None] & in_head[None, :]
-        key_at = block * key_block + within * key_page + head * key_cache_head
-        value_at = key_at
-        if not ALIKE:
-            value_at = block * value_block + within * value_page + head * value_cache_head
-        keys = tl.load(key_cache + key_at[:, None] + d[None, :], mask=there, other=0.0).to(queries.dtype)
-        values = tl.load(value_cache + value_at[:, None] + d[None, :], mask=there, other=0.0).to(queries.dtype)
+    furthest = anchor + row if CAUSAL else anchor + rows - 1 + row * 0
+    if WINDOW > 0:
+        furthest = tl.minimum(furthest, anchor + row + (WINDOW - 1))
+    if ONE_TILE:  # keys and values are on their way before anything waits for the queries
+        n = tl.arange(0, BLOCK_N)
+        if split == parts - 1:
+            c = anchor + n
+            there = (n < rows)[:, None] & in_head[None, :]
+            own = (begin + n).to(tl.int64)[:, None]
+            keys = tl.load(key + own * key_row + head * key_head + d[None, :], mask=there, other=0.0)
+            values = tl.load(value + own * value_row + head * value_head + d[None, :], mask=there, other=0.0)
+            last = furthest
+            this_scale = scale
+        else:
+            c = start + n
+            keys, values = _context_tile(
+                key_cache, value_cache, block_table + request * table_row, c, stop, head, d, in_head,
+                key_block, key_page, key_cache_head, value_block, value_page, value_cache_head,
+                PAGE, ALIKE, query.dtype.element_ty,
+            )  # fmt: skip
+            last = stop - 1 + row * 0
+            this_scale = scale
+            if SCALED:
+                this_scale = scale * tl.load(key_scale)
+        queries = tl.load(query + query_at, mask=mask, other=0.0)
         maximum, total, weighted = _accumulate(
-            queries, keys, values, c, lowest, stop - 1 + row * 0, maximum, total, weighted, context_scale
+            queries, keys, values, c, lowest, last, maximum, total, weighted, this_scale
         )
-    if SCALED:
-        weighted = weighted * tl.load(value_scale)
-
-    if split == parts - 1:
-        j = tl.arange(0, BLOCK_R)
-        wanted = (j < rows)[:, None] & in_head[None, :]
-        own = (begin + j).to(tl.int64)[:, None]
-        own_keys = tl.load(key + own * key_row + head * key_head + d[None, :], mask=wanted, other=0.0)
-        own_values = tl.load(value + own * value_row + head * value_head + d[None, :], mask=wanted, other=0.0)
-        furthest = row if CAUSAL else row * 0 + rows - 1
-        if WINDOW > 0:
-            furthest = tl.minimum(furthest, row + (WINDOW - 1))
-        nearest = row - (WINDOW - 1) if WINDOW > 0 else None
-        maximum, total, weighted = _accumulate(
-            queries, own_keys, own_values, j, nearest, furthest, maximum, total, weighted, scale
-        )
-        if SINKS:
+        if SCALED:
+            weighted = weighted * tl.where(split == parts - 1, 1.0, tl.load(value_scale))
+    else:
+        if ON_GPU:
+            prefetch(block_table + request * table_row + start // PAGE + tl.arange(0, 1))
+        queries = tl.load(query + query_at, mask=mask, other=0.0)
+        context_scale = scale
+        if SCALED:
+            context_scale = scale * tl.load(key_scale)
+        for position in tl.range(start, stop, BLOCK_N, num_stages=STAGES):
+            c = position + tl.arange(0, BLOCK_N)
+            keys, values = _context_tile(
+                key_cache, value_cache, block_table + request * table_row, c, stop, head, d, in_head,
+                key_block, key_page, key_cache_head, value_block, value_page, value_cache_head,
+                PAGE, ALIKE, query.dtype.element_ty,
+            )  # fmt: skip
+            maximum, total, weighted = _accumulate(
+                queries, keys, values, c, lowest, stop - 1 + row * 0, maximum, total, weighted, context_scale
+            )
+        if SCALED:
+            weighted = weighted * tl.load(value_scale)
+        if split == parts - 1:
+            j = tl.arange(0, BLOCK_R)
+            wanted = (j < rows)[:, None] & in_head[None, :]
+            own = (begin + j).to(tl.int64)[:, None]
+            own_keys = tl.load(key + own * key_row + head * key_head + d[None, :], mask=wanted, other=0.0)
+            own_values = tl.load(value + own * value_row + head * value_head + d[None, :], mask=wanted, other=0.0)
+            maximum, total, weighted = _accumulate(
+                queries, own_keys, own_values, anchor + j, lowest, furthest, maximum, total, weighted, scale
+            )
+    if SINKS:  # noqa: SIM102 (known when compiling, not a value)
+        if split == parts - 1:
             sink = tl.load(sinks + query_of, mask=in_block, other=0.0).to(tl.float32) * 1.4426950408889634
             base = tl.maximum(maximum, sink)
             shrink = tl.exp2(maximum - base)
@@ -133,16 +206,24 @@ def _attention_kernel(  # type: ignore[no-untyped-def]
             weighted = weighted * shrink[:, None]
             maximum = base
 
-    result = weighted / tl.where(total == 0.0, 1.0, total)[:, None]
+    result = weighted * (1.0 / tl.where(total == 0.0, 1.0, total))[:, None]
     if not MERGED:
         result = tl.where(length > 0, result, 0.0)
         target = out + (begin + row).to(tl.int64)[:, None] * out_row + query_of[:, None] * out_head + d[None, :]
         tl.store(target, result.to(out.dtype.element_ty), mask=mask)
-    elif (start < stop) | (split == parts - 1):
+    else:
         place = ((request * tl.num_programs(1) + head) * parts + split).to(tl.int64) * BLOCK_M + m
         part = part_values + place[:, None] * BLOCK_D + d[None, :]
         tl.store(part, result.to(part_values.dtype.element_ty), mask=mask)
         tl.store(part_weights + place, maximum + tl.log2(total), mask=in_block)
+        if TOGETHER > 0:
+            pair = request * tl.num_programs(1) + head
+            arrive_and_wait(counters + pair, split == parts - 1, parts)
+            if split * TOGETHER < rows * GROUP:
+                merge_rows(
+                    part_values, part_weights, out, split * TOGETHER, begin, rows, length, pair, parts, head,
+                    out_row, out_head, GROUP, D, BLOCK_M, BLOCK_D, TOGETHER, PARTS,
+                )  # fmt: skip
 
 
 def drafter_attention(
@@ -164,6 +245,7 @@ def drafter_attention(
     key_scale: torch.Tensor | None = None,
     value_scale: torch.Tensor | None = None,
     how: Plan | None = None,
+    counters: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Launches the kernel; graph-safe. Shapes in the module's docstring.
 
@@ -172,6 +254,8 @@ def drafter_attention(
         window, causal: the draft layer's rule (None: full).
         sinks: [heads]. key_scale, value_scale: fp32 tensors of one element, factors of an fp8 cache.
         how: how the launch is cut; None: `plan`.
+        counters: int32, zeros before its first use and this function's own from then on (`new_counters`); only one
+            launch at a time may have it. None: parts are always merged in a second launch.
 
     Returns:
         out. Rows of requests of length 0 are set to 0; rows that belong to no request are left alone.
@@ -189,11 +273,19 @@ def drafter_attention(
     group = heads // kv_heads
     block_m, block_d = max(16, triton.next_power_of_2(max_rows * group)), max(16, triton.next_power_of_2(head_dim))
     chosen = how or plan(requests, kv_heads, max_rows * group, head_dim, query.element_size(), window, query.device)
-    parts = chosen.splits + chosen.block_apart
-    one_tile = window is not None and chosen.splits * chosen.tile >= window - 1
-    dependent = query.is_cuda and parts > 1 and torch.cuda.get_device_capability(query.device)[0] >= 9
+    parts, pairs, queries = chosen.splits + chosen.block_apart, requests * kv_heads, max_rows * group
+    if parts > MOST_PARTS:
+        raise UserError("drafter_attention cannot take this", field="how", found=chosen, needed=f"{MOST_PARTS} parts")
+    block_r = max(16, triton.next_power_of_2(max_rows))
+    every_tile = window is not None and chosen.splits * chosen.tile >= window - 1
+    one_tile = every_tile and chosen.block_apart and block_r <= chosen.tile
+    together = counters is not None and parts > 1 and parts * pairs <= chosen.at_once and not one_tile
+    if counters is not None and together and (counters.dtype != torch.int32 or counters.shape[0] < pairs):
+        found, needed = f"{counters.shape[0]} of {counters.dtype}", f"{pairs} of torch.int32"
+        raise UserError("drafter_attention cannot take this", field="counters", found=found, needed=needed)
+    hopper = query.is_cuda and torch.cuda.get_device_capability(query.device)[0] >= 9
     if parts > 1:
-        places = requests * kv_heads * parts * block_m
+        places = pairs * parts * block_m
         part_values = torch.empty(places * block_d, dtype=query.dtype, device=query.device)
         part_weights = torch.empty(places, dtype=torch.float32, device=query.device)
     else:
@@ -201,10 +293,11 @@ def drafter_attention(
     scaled = key_scale is not None or value_scale is not None
     if scaled and (key_scale is None or value_scale is None):
         raise UserError("a scaled cache has two scales", field="value_scale", found=value_scale, needed="a tensor")
+    extra = {"launch_cooperative_grid": True} if together else {"launch_pdl": True} if hopper else {}
     _attention_kernel[(parts, kv_heads, requests)](
         query, key, value, key_cache, value_cache, out, part_values, part_weights,
         block_table, seq_lens, query_start_loc, sinks if sinks is not None else out,
-        key_scale if scaled else out, value_scale if scaled else out,
+        key_scale if scaled else out, value_scale if scaled else out, counters if together else seq_lens,
         scale * LOG2_E, chosen.splits, parts,
         query.stride(0), query.stride(1), key.stride(0), key.stride(1), value.stride(0), value.stride(1),
         out.stride(0), out.stride(1),
@@ -212,14 +305,15 @@ def drafter_attention(
         value_cache.stride(0), value_cache.stride(1), value_cache.stride(2), block_table.stride(0),
         GROUP=group, ROWS=max_rows, WINDOW=window or 0, CAUSAL=causal, MERGED=parts > 1,
         SINKS=sinks is not None, SCALED=scaled, D=head_dim, PAGE=key_cache.shape[1],
-        BLOCK_M=block_m, BLOCK_N=chosen.tile, BLOCK_R=max(16, triton.next_power_of_2(max_rows)), BLOCK_D=block_d,
-        ONE_TILE=one_tile, ALIKE=key_cache.stride() == value_cache.stride(), STAGES=chosen.stages, DEPENDENT=dependent,
-        num_warps=chosen.warps,
+        BLOCK_M=block_m, BLOCK_N=chosen.tile, BLOCK_R=block_r, BLOCK_D=block_d,
+        EVERY_TILE=every_tile, ONE_TILE=one_tile, ALIKE=key_cache.stride() == value_cache.stride(),
+        STAGES=chosen.stages, ON_GPU=query.is_cuda, HOPPER=hopper, PARTS=read_at_once(parts) if together else 0,
+        TOGETHER=triton.next_power_of_2(triton.cdiv(queries, parts)) if together else 0,
+        num_warps=chosen.warps, **extra,
     )  # fmt: skip
-    if parts > 1:
+    if parts > 1 and not together:
         merge(
-            part_values, part_weights, out, seq_lens, query_start_loc, splits=chosen.splits, parts=parts,
-            kv_heads=kv_heads, max_queries=max_rows * group, window=window or 0, one_tile=one_tile, tile=chosen.tile,
-            block_m=block_m, block_d=block_d, dependent=dependent,
+            part_values, part_weights, out, seq_lens, query_start_loc, parts=parts, kv_heads=kv_heads,
+            max_queries=queries, block_m=block_m, block_d=block_d, dependent=hopper,
         )  # fmt: skip
     return out

@@ -1,113 +1,93 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The second launch of drafter_attention (Triton): the mean of partial results by their weights.
+"""The mean of drafter_attention's partial results by their weights (Triton), in the same launch or in a second one.
 
-    out[m] = sum_i 2^w[i, m] v[i, m] / sum_i 2^w[i, m]     parts i that hold something
+    out[m] = sum_i 2^w[i, m] v[i, m] / sum_i 2^w[i, m]     over the parts i of one request and KV head
 
-Shapes: part_values [requests, kv_heads, parts, BLOCK_M, BLOCK_D]; part_weights the same without BLOCK_D, fp32.
+Shapes: part_values [requests, kv_heads, parts, BLOCK_M, BLOCK_D]; part_weights the same without BLOCK_D, fp32, -inf
+where a part saw nothing.
 """
 
 import torch
 import triton
 import triton.language as tl
 
-FEW = 4  # parts that one program takes for many rows; with more, a program a row
-ROWS_OF_FEW = 16
-AHEAD = 4096  # numbers of partial results that a warp reads at once, before any is used
+MOST_PARTS = 33
+ROWS_A_PROGRAM = 2  # of the second launch
 
 
 @triton.jit
-def visible(anchor, WINDOW: tl.constexpr):  # type: ignore[no-untyped-def]
-    """First visible context key of any row, and how many there are."""
-    first = 0
-    if WINDOW > 0:
-        first = tl.maximum(anchor - WINDOW + 1, 0)
-    return first, anchor - first
+def arrive_and_wait(counter, last, parts):  # type: ignore[no-untyped-def]
+    """Returns when all `parts` programs of this counter are here; what they stored before can then be read.
+
+    last: whether this is the one of them that makes up for the others, so that each launch adds 65,536 in all, whatever
+    `parts` is: a counter is never reset, and may wrap. All the programs must be on the card at once.
+    """
+    own = tl.where(last, 65536 - (parts - 1), 1)
+    tl.debug_barrier()
+    before = tl.atomic_add(counter, own, sem="acq_rel", scope="gpu")
+    full = (before & -65536) + 65536
+    seen = before + own
+    while seen - full < 0:
+        seen = tl.atomic_add(counter, 0, sem="acquire", scope="gpu")
 
 
 @triton.jit
-def share_of(count, splits, BLOCK_N: tl.constexpr, ONE_TILE: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Keys a split: a whole number of tiles, the same for all. ONE_TILE: there is a split for each tile of a window."""
-    if ONE_TILE:
-        return BLOCK_N
-    return tl.cdiv(tl.cdiv(count, splits), BLOCK_N) * BLOCK_N
-
-
-@triton.jit
-def _merge_few_kernel(  # type: ignore[no-untyped-def]
-    part_values, part_weights, out, seq_lens, query_start_loc, splits, parts, out_row, out_head,
-    GROUP: tl.constexpr, WINDOW: tl.constexpr, ONE_TILE: tl.constexpr, D: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr,
-    DEPENDENT: tl.constexpr,
+def merge_rows(  # type: ignore[no-untyped-def]
+    part_values, part_weights, out, first_row, begin, rows, length, pair, parts, head, out_row, out_head,
+    GROUP: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr,
+    PARTS: tl.constexpr,
 ):  # fmt: skip
-    """ROWS rows of one KV head a program."""
-    head, request = tl.program_id(1), tl.program_id(2)
-    begin = tl.load(query_start_loc + request)
-    rows = tl.load(query_start_loc + request + 1) - begin
-    length = tl.load(seq_lens + request)
-    if DEPENDENT:
-        tl.extra.cuda.gdc_wait()  # also by programs without a row: the grid must not end before the first launch has
-    _first, count = visible(tl.maximum(length - rows, 0), WINDOW)
-    share = share_of(count, splits, BLOCK_N, ONE_TILE)
-    m, d = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None], tl.arange(0, BLOCK_D)[None, :]
-    place = ((request * tl.num_programs(1) + head) * parts).to(tl.int64) * BLOCK_M + m
-    maximum = tl.full([ROWS, 1], float("-inf"), tl.float32)
+    """Rows first_row to first_row + ROWS of one KV head. PARTS: at least `parts`; all are read before any is used.
+
+    pair: request x KV heads + head. No sum goes across threads.
+    """
+    m, d = (first_row + tl.arange(0, ROWS))[:, None], tl.arange(0, BLOCK_D)[None, :]
+    weight_at = part_weights + (pair * parts).to(tl.int64) * BLOCK_M + tl.minimum(m, BLOCK_M - 1)
+    value_at = part_values + ((pair * parts).to(tl.int64) * BLOCK_M + tl.minimum(m, BLOCK_M - 1)) * BLOCK_D + d
+    weights, values = (), ()
+    for i in tl.static_range(PARTS):
+        part = tl.minimum(i, parts - 1)
+        weight = tl.load(weight_at + part * BLOCK_M)
+        weights = weights + (tl.where(i < parts, weight, float("-inf")),)  # type: ignore[assignment]
+        values = values + (tl.load(value_at + part * (BLOCK_M * BLOCK_D)),)  # type: ignore[assignment]
+    highest = weights[0]  # type: ignore[misc]
+    for i in tl.static_range(1, PARTS):
+        highest = tl.maximum(highest, weights[i])
+    highest = tl.where(highest == float("-inf"), 0.0, highest)
     total = tl.zeros([ROWS, 1], tl.float32)
     result = tl.zeros([ROWS, BLOCK_D], tl.float32)
-    for part in tl.static_range(BLOCK_S):
-        holds = (parts > part) & ((count > share * part) | (parts - 1 == part))
-        at = place + part * BLOCK_M
-        there = m < tl.where(holds, rows * GROUP, 0)
-        weight = tl.load(part_weights + at, mask=there, other=float("-inf"))
-        value = tl.load(part_values + at * BLOCK_D + d, mask=there & (d < D), other=0.0).to(tl.float32)
-        higher = tl.maximum(maximum, weight)
-        base = tl.where(higher == float("-inf"), 0.0, higher)
-        shrink, grown = tl.exp2(maximum - base), tl.exp2(weight - base)
-        total = total * shrink + grown
-        result = result * shrink + value * grown
-        maximum = higher
-    result = tl.where(length > 0, result / tl.where(total == 0.0, 1.0, total), 0.0)
+    for i in tl.static_range(PARTS):
+        share = tl.exp2(weights[i] - highest)
+        total += share
+        result += share * values[i].to(tl.float32)
+    result = tl.where(length > 0, result * (1.0 / tl.where(total == 0.0, 1.0, total)), 0.0)
     target = out + (begin + m // GROUP).to(tl.int64) * out_row + (head * GROUP + m % GROUP) * out_head + d
     tl.store(target, result.to(out.dtype.element_ty), mask=(m < rows * GROUP) & (d < D))
 
 
 @triton.jit
-def _merge_many_kernel(  # type: ignore[no-untyped-def]
-    part_values, part_weights, out, seq_lens, query_start_loc, splits, parts, out_row, out_head,
-    GROUP: tl.constexpr, WINDOW: tl.constexpr, ONE_TILE: tl.constexpr, D: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, AHEAD: tl.constexpr, DEPENDENT: tl.constexpr,
+def _merge_kernel(  # type: ignore[no-untyped-def]
+    part_values, part_weights, out, seq_lens, query_start_loc, parts, out_row, out_head,
+    GROUP: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr,
+    PARTS: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
-    """One row a program, of one warp: with two, 33 parts took 1 us longer on an H200."""
-    m, head, request = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    """ROWS rows of one KV head a program."""
+    head, request = tl.program_id(1), tl.program_id(2)
+    if DEPENDENT:
+        tl.extra.cuda.gdc_wait()  # by every program: the grid must not end before the first launch has
     begin = tl.load(query_start_loc + request)
     rows = tl.load(query_start_loc + request + 1) - begin
-    length = tl.load(seq_lens + request)
-    if DEPENDENT:
-        tl.extra.cuda.gdc_wait()  # as above
-    if m >= rows * GROUP:
-        return
-    _first, count = visible(tl.maximum(length - rows, 0), WINDOW)
-    share = share_of(count, splits, BLOCK_N, ONE_TILE)
-    some, d = tl.arange(0, AHEAD), tl.arange(0, BLOCK_D)
-    place = ((request * tl.num_programs(1) + head) * parts).to(tl.int64) * BLOCK_M + m
-    maximum, total = float("-inf"), 0.0
-    result = tl.zeros([BLOCK_D], tl.float32)
-    for first_part in tl.range(0, parts, AHEAD):
-        part = first_part + some
-        holds = ((part * share < count) | (part == parts - 1)) & (part < parts)
-        at = place + part * BLOCK_M
-        weight = tl.load(part_weights + at, mask=holds, other=float("-inf"))
-        value = tl.load(
-            part_values + at[:, None] * BLOCK_D + d[None, :], mask=holds[:, None] & (d < D)[None, :], other=0.0
-        ).to(tl.float32)
-        higher = tl.maximum(maximum, tl.max(weight, 0))
-        base = tl.where(higher == float("-inf"), 0.0, higher)
-        shrink, grown = tl.exp2(maximum - base), tl.exp2(weight - base)
-        total = total * shrink + tl.sum(grown, 0)
-        result = result * shrink + tl.sum(value * grown[:, None], 0)
-        maximum = higher
-    result = tl.where(length > 0, result / tl.where(total == 0.0, 1.0, total), 0.0)
-    target = out + (begin + m // GROUP).to(tl.int64) * out_row + (head * GROUP + m % GROUP) * out_head
-    tl.store(target + d, result.to(out.dtype.element_ty), mask=d < D)
+    if tl.program_id(0) * ROWS < rows * GROUP:
+        merge_rows(
+            part_values, part_weights, out, tl.program_id(0) * ROWS, begin, rows, tl.load(seq_lens + request),
+            request * tl.num_programs(1) + head, parts, head, out_row, out_head,
+            GROUP, D, BLOCK_M, BLOCK_D, ROWS, PARTS,
+        )  # fmt: skip
+
+
+def read_at_once(parts: int) -> int:
+    """Parts that merge_rows is compiled for: one of few numbers, at least `parts`."""
+    return MOST_PARTS if parts > 16 else triton.next_power_of_2(parts)
 
 
 def merge(
@@ -117,33 +97,25 @@ def merge(
     seq_lens: torch.Tensor,
     query_start_loc: torch.Tensor,
     *,
-    splits: int,
     parts: int,
     kv_heads: int,
     max_queries: int,
-    window: int,
-    one_tile: bool,
-    tile: int,
     block_m: int,
     block_d: int,
     dependent: bool,
 ) -> None:
-    """Launches the one that fits. out [N, heads, D]; seq_lens [B], query_start_loc [B + 1] int32.
+    """The second launch. out [N, heads, D]; seq_lens [B], query_start_loc [B + 1] int32.
 
     Args:
-        splits, parts, window, one_tile, tile, block_m, block_d: as the first launch had them.
+        parts, block_m, block_d: as the first launch had them.
         max_queries: rows x query heads a KV head of the longest request.
         dependent: start beside the first launch and wait for it on the device.
     """
     heads, head_dim = out.shape[1:]
-    block_s = triton.next_power_of_2(parts)
-    few = block_s <= FEW
-    kernel = _merge_few_kernel if few else _merge_many_kernel
-    own = {"ROWS": ROWS_OF_FEW, "BLOCK_S": block_s} if few else {"AHEAD": min(block_s, AHEAD // block_d)}
-    programs = triton.cdiv(max_queries, ROWS_OF_FEW) if few else max_queries
+    rows = min(ROWS_A_PROGRAM, block_m)
     extra = {"launch_pdl": True} if dependent else {}
-    kernel[(programs, kv_heads, seq_lens.shape[0])](
-        part_values, part_weights, out, seq_lens, query_start_loc, splits, parts, out.stride(0), out.stride(1),
-        GROUP=heads // kv_heads, WINDOW=window, ONE_TILE=one_tile, D=head_dim, BLOCK_M=block_m, BLOCK_N=tile,
-        BLOCK_D=block_d, DEPENDENT=dependent, num_warps=4 if few else 1, **own, **extra,
+    _merge_kernel[(triton.cdiv(max_queries, rows), kv_heads, seq_lens.shape[0])](
+        part_values, part_weights, out, seq_lens, query_start_loc, parts, out.stride(0), out.stride(1),
+        GROUP=heads // kv_heads, D=head_dim, BLOCK_M=block_m, BLOCK_D=block_d, ROWS=rows,
+        PARTS=read_at_once(parts), DEPENDENT=dependent, num_warps=4, **extra,
     )  # fmt: skip

@@ -12,7 +12,8 @@ class Plan:
     """How a launch is cut. splits: programs that share the context of one request and KV head.
 
     tile: context keys a loop step. stages: of Triton's pipeline; a tile waits for its page numbers first, so 6 stages
-    keep two tiles under way. block_apart: the block's rows see one another in a program of their own.
+    keep two tiles under way. block_apart: the block's rows see one another in a program of their own. at_once: programs
+    of this kind that the card runs at once; more than that are never made to wait for one another.
     """
 
     splits: int
@@ -20,6 +21,7 @@ class Plan:
     warps: int = 4
     stages: int = 6
     block_apart: bool = False
+    at_once: int = 0
 
 
 MOST_SPLITS, LEAST_KEYS = 32, 256  # of a split
@@ -51,7 +53,6 @@ def plan(
     Args:
         queries: rows x query heads a KV head. element: bytes of one number of query.
     """
-    room = max(1, 2 * _processors(device) // (requests * kv_heads))
     block_m, block_d = max(16, _power_of_2(queries)), max(16, _power_of_2(head_dim))
 
     def bytes_held(tile: int, tiles: int) -> int:
@@ -59,19 +60,26 @@ def plan(
 
     shared = _shared(device)
     fits = [
-        (tile, stages)
+        (tile, stages, share)
         for share in (shared // 2, shared)
         for tile, stages, tiles in SHAPES
         if bytes_held(tile, tiles) <= share
     ]
-    tile, stages = fits[0] if fits else SHAPES[-1][:2]
+    tile, stages, share = fits[0] if fits else (*SHAPES[-1][:2], shared)
     warps = 8 if block_m * block_d > 64 * 128 else 4
+    room = max(1, 2 * _processors(device) // (requests * kv_heads))
+    at_once = _processors(device) * (2 if warps == 4 and share < shared else 1)
     if window is not None:
         tiles = max(1, -(-(window - 1) // tile))
         if tiles < min(room, MOST_SPLITS + 1):
-            return Plan(splits=tiles, tile=tile, warps=warps, stages=1, block_apart=True)
+            return Plan(splits=tiles, tile=tile, warps=warps, stages=1, block_apart=True, at_once=at_once)
     most = MOST_SPLITS if window is None else -(-window // LEAST_KEYS)
-    return Plan(splits=min(room, most, MOST_SPLITS), tile=tile, warps=warps, stages=stages)
+    return Plan(splits=min(room, most, MOST_SPLITS), tile=tile, warps=warps, stages=stages, at_once=at_once)
+
+
+def new_counters(device: torch.device) -> torch.Tensor:
+    """Zeros [2 x multiprocessors] int32 for drafter_attention: one for each request and KV head that can be at once."""
+    return torch.zeros(2 * _processors(device), dtype=torch.int32, device=device)
 
 
 def _power_of_2(least: int) -> int:
