@@ -3,10 +3,18 @@
 
 import pytest
 
-from vllm_dflash.kernels.selection import MEASUREMENT, auto, stock_is_faster
+from vllm_dflash.kernels import selection
+from vllm_dflash.kernels.selection import MEASUREMENT, Faster, auto, stock_is_faster
 
 
-def test_the_table_is_by_shape() -> None:
+def test_no_measured_shape_is_stocks() -> None:
+    assert not any(stock_is_faster(programs, window) for programs in (8, 32, 128, 512) for window in (None, 2048))
+
+
+def test_the_table_is_by_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "STOCK_IS_FASTER", (Faster(windowed=False, least=65, most=256),))
+    assert "65 to 256 (full layers)" in auto("9.0", 3, "3.6.0", None)["draft attention"]
+    assert not stock_is_faster(128, 2048)
     assert not stock_is_faster(8, 2048)
     assert not stock_is_faster(512, 2048)
     assert not stock_is_faster(32, None)

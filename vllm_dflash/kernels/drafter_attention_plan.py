@@ -48,7 +48,7 @@ def plan(
 
     A window gets a program for each of its tiles and one for the block where there is room for all of them (nothing to
     pipeline then, and less code to fetch), else splits of at least LEAST_KEYS.
-    Measured on an H200: benchmarks/results/2026-12-01-h200-drafter-attention.
+    Measured on an H200: benchmarks/results/2026-12-01-h200-drafter-attention and 2026-12-03-h200-drafter-attention.
 
     Args:
         queries: rows x query heads a KV head. element: bytes of one number of query.
@@ -68,7 +68,9 @@ def plan(
     tile, stages, share = fits[0] if fits else (*SHAPES[-1][:2], shared)
     warps = 8 if block_m * block_d > 64 * 128 else 4
     room = max(1, 2 * _processors(device) // (requests * kv_heads))
-    at_once = _processors(device) * (2 if warps == 4 and share < shared else 1)
+    at_once = 0
+    if device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= 9:  # waiting was tested on no other
+        at_once = _processors(device) * (2 if warps == 4 and share < shared else 1)
     if window is not None:
         tiles = max(1, -(-(window - 1) // tile))
         if tiles < min(room, MOST_SPLITS + 1):
