@@ -10,6 +10,7 @@ import torch
 from tests.kernels.device import DEVICE, runs_triton
 from vllm_dflash.checkpoint import DraftLayer, Rope
 from vllm_dflash.errors import UserError
+from vllm_dflash.kernels import selection
 from vllm_dflash.reference.drafter_attention import drafter_attention as reference
 
 pytest.importorskip("vllm", reason="needs vLLM")
@@ -70,7 +71,9 @@ def test_a_batch_it_cannot_take_goes_to_vllms_kernel_or_is_refused() -> None:
         implementation("TritonImpl", rule).takes(wide)
 
 
-def test_by_shape_where_it_was_measured() -> None:
+def test_by_shape_where_it_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a row in the table: none is in it at present."""
+    monkeypatch.setattr(selection, "STOCK_IS_FASTER", (selection.Faster(windowed=False, least=65, most=256),))
     rule = DraftLayer(window=None, causal=False, rope=Rope(theta=1e4, rotary_dim=DIM))
     impl = implementation("FlashImpl", rule)
     impl.insist(always=False)

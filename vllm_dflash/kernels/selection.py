@@ -19,8 +19,8 @@ class Faster:
     most: int
 
 
-# H200, 8 KV heads of 128, 16 rows (MEASUREMENT); the store costs FlashAttention 2.0 to 2.2 us more. With it ours is ahead
-# at every shape; without it FlashAttention is by 0.4 us at 128 programs on full layers of 2,048 and 8,192 keys.
+# H200, 8 KV heads of 128, 16 rows (MEASUREMENT); the store costs FlashAttention 2.0 to 2.2 us more. With it ours is
+# ahead at every shape; without it FlashAttention is by 0.4 us at 128 programs on full layers of 2,048 and 8,192 keys.
 STOCK_IS_FASTER: tuple[Faster, ...] = ()
 
 
