@@ -2,7 +2,9 @@
 """KV groups of a hybrid target with a drafter: how many tokens they keep, and that no page is missed."""
 
 import random
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,10 +21,11 @@ from tests import tiny_hybrid
 from tests.engine.conftest import HERE, K, llm, prompt
 from tests.engine.hybrid import engine_path, target_gap
 from tests.engine.test_hybrid import LENGTHS, MAX_LEN, NEAR_TIE, check
-from vllm_dflash.engine import kv_groups
+from vllm_dflash.engine import kv_groups, kv_groups_hook
 from vllm_dflash.engine.draft_window import DraftWindowManager, DraftWindowSpec, slack
 from vllm_dflash.engine.kv_groups_hook import can_pack, takes_whole_pages
 from vllm_dflash.engine.recurrent_block import unit_views
+from vllm_dflash.errors import UserError
 
 
 def test_pool_of_qwen36_27b() -> None:
@@ -42,7 +45,6 @@ def test_pool_of_qwen36_27b() -> None:
         ({}, None, True, False),
         ({}, "BLNHC", False, False),
         ({"kv_groups": "packed"}, "BLNHC", False, True),
-        ({"kv_groups": "packed"}, None, True, False),
         ({"kv_groups": "even"}, None, False, False),
     ],
 )
@@ -57,6 +59,59 @@ def test_packed_unless_told_otherwise(
     config, specs = kv_pool.config("BLNHC", caching=caching), kv_pool.specs(stock_windows=False, caching=caching)
     config.additional_config = {"dflash": given}
     assert can_pack(config, specs, kv_pool.our_kinds(specs)) == packs
+
+
+@pytest.fixture
+def insisting(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, dict[str, Any]]]:
+    """insisting(layout, caching) -> the config and layers of a 27B hybrid whose user asked for packed groups."""
+
+    def make(layout: str = "BLNHC", caching: bool = False) -> tuple[Any, dict[str, Any]]:
+        config, specs = kv_pool.config(layout, caching=caching), kv_pool.specs(stock_windows=False, caching=caching)
+        config.additional_config = {"dflash": {"kv_groups": "packed"}}
+        monkeypatch.setattr(kv_groups_hook, "drafts_with_us", lambda speculative: True)
+        monkeypatch.setattr(kv_groups_hook, "kinds_of", lambda config, specs: kv_pool.our_kinds(specs))
+        return config, specs
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("layout", "caching", "needed"),
+    [("BLNHC", True, "needed enable_prefix_caching=False"), ("LBNHC", False, "BLNHC, BLHNC (here LBNHC)")],
+)
+def test_packed_by_name_is_refused_where_it_cannot_be(
+    insisting: Callable[..., Any], layout: str, caching: bool, needed: str
+) -> None:
+    config, specs = insisting(layout, caching)
+    with pytest.raises(UserError) as refused:
+        kv_groups_hook.plan(config, specs, pytest.fail)
+    assert needed in str(refused.value) and "kv_groups" in str(refused.value)
+
+
+def test_packed_by_name_is_refused_on_a_target_without_recurrent_layers(
+    insisting: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, specs = insisting()
+    monkeypatch.setattr(kv_groups_hook, "kinds_of", lambda config, specs: None)
+    with pytest.raises(UserError, match="needed a hybrid target"):
+        kv_groups_hook.plan(config, specs, pytest.fail)
+
+
+@pytest.mark.parametrize(("layouts", "splits"), [(["LBNHC"], False), (["LBNHC", "BLNHC"], True)])
+def test_packed_by_name_is_refused_where_a_backend_cannot(
+    insisting: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, layouts: list[str], splits: bool
+) -> None:
+    config, specs = insisting()
+
+    class Splitting(AttentionBackend):
+        get_name = staticmethod(lambda: "SPLITTING")
+        is_ssm = staticmethod(lambda: not splits)
+        get_supported_kernel_block_sizes = staticmethod(lambda kv_cache_spec=None: [128])
+
+    monkeypatch.setattr(kv_groups_hook, "get_current_attn_backends", lambda config, names: [Splitting])
+    worker = SimpleNamespace(vllm_config=config, get_kv_cache_spec=lambda: specs)
+    with pytest.raises(UserError, match="SPLITTING" if splits else "BLNHC, BLHNC"):
+        kv_groups_hook.prefer_packing(worker, layouts)
 
 
 def test_a_backend_may_split_the_pages_of_some_layers_only() -> None:

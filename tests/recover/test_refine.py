@@ -163,7 +163,12 @@ def test_grafts_take_along_what_was_searched_together() -> None:
 
 
 @pytest.mark.parametrize(
-    "count, chance, t", [(11, 1e-3, 4.144), (31, 1e-3, 3.385), (11, 5e-4, 4.587), (41, 5e-4, 3.551), (121, 5e-4, 3.373)]
-)
+    "count, chance, t",
+    [
+        (6, 1e-3, 5.893), (11, 1e-3, 4.144), (31, 1e-3, 3.385), (1000, 1e-3, 3.098),
+        (11, 5e-4, 4.587), (41, 5e-4, 3.551), (121, 5e-4, 3.373),
+    ],
+)  # fmt: skip
 def test_the_bound_is_students(count: int, chance: float, t: float) -> None:
+    """Upper points of Student's t with count - 1 degrees of freedom, from printed tables."""
     assert student(count, chance) == pytest.approx(t, rel=0.02)

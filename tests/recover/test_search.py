@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from vllm_dflash.checkpoint import DraftLayer, Rope
-from vllm_dflash.fit.compare import compare, one_in_a_thousand
+from vllm_dflash.fit.compare import compare
 from vllm_dflash.fit.reading import Reading
 from vllm_dflash.fit.score import deal
 from vllm_dflash.recover.block_size import find_block_size
@@ -146,12 +146,6 @@ def test_block_sizes_are_compared_over_all_positions_that_both_draft() -> None:
 
     found = find_block_size(memo(Late(lambda r: 0.0, noise=0.05)), PLAIN, 5)
     assert not found.decided and found.size == 8 and max(found.left) == 8
-
-
-@pytest.mark.parametrize("count, t", [(6, 5.89), (12, 4.02), (24, 3.48), (48, 3.27), (1000, 3.10)])
-def test_the_threshold_is_students(count: int, t: float) -> None:
-    """Upper 0.1 % points of Student's t with count - 1 degrees of freedom."""
-    assert one_in_a_thousand(count) == pytest.approx(t, rel=0.05)
 
 
 def test_of_windows_alike_the_power_of_two_is_written() -> None:

@@ -21,6 +21,7 @@ from vllm_dflash.engine.draft_window import DraftWindowManager, DraftWindowSpec
 from vllm_dflash.engine.model_hook import drafts_with_us
 from vllm_dflash.engine.needs.kv_groups import PLANNING_NEEDS
 from vllm_dflash.engine.options import Options
+from vllm_dflash.errors import UserError
 from vllm_dflash.plugin import logger
 
 BLOCK_OUTERMOST = ("BLNHC", "BLHNC")
@@ -65,25 +66,57 @@ def kinds_of(config: Any, specs: Mapping[str, Any]) -> kv_groups.Kinds | None:
     return kv_groups.Kinds.of(specs, draft_windows(config, specs))
 
 
+def needed_to_pack(config: Any, specs: Mapping[str, Any], kinds: kv_groups.Kinds | None) -> str | None:
+    """What packing lacks before layouts and backends are asked; None: nothing."""
+    if kinds is None:
+        return "a hybrid target of full attention and recurrent layers, one pipeline and context rank, no KV transfer"
+    if config.cache_config.enable_prefix_caching:
+        return "enable_prefix_caching=False"
+    if not kv_groups.can_pack(specs, kinds):
+        return "recurrent layers that are gated delta nets"
+    return None
+
+
 def can_pack(config: Any, specs: Mapping[str, Any], kinds: kv_groups.Kinds | None) -> bool:
-    """Unless told otherwise; where the user names a layout, it is not known to be one that we preferred."""
+    """Unless told otherwise; where the user names a layout, it is not known to be one that we preferred.
+
+    Raises UserError where the user insists on what cannot be.
+    """
     asked = Options.parse(config.additional_config).kv_groups
-    wanted = asked == "packed" or (asked == "auto" and not os.environ.get("VLLM_KV_CACHE_LAYOUT"))
-    if not wanted or kinds is None or config.cache_config.enable_prefix_caching:
+    if asked != "packed" and (asked != "auto" or os.environ.get("VLLM_KV_CACHE_LAYOUT")):
         return False
-    return kv_groups.can_pack(specs, kinds)
+    needed = needed_to_pack(config, specs, kinds)
+    if needed is not None and asked == "packed":
+        raise not_packed(needed)
+    return needed is None
+
+
+def not_packed(needed: str) -> UserError:
+    return UserError(
+        "the KV cache groups cannot be packed",
+        field='additional_config["dflash"].kv_groups',
+        found="packed",
+        needed=f'{needed}, or "auto"',
+    )
 
 
 def plan(config: Any, specs: dict[str, Any], stock: Any) -> list[KVCacheGroupSpec]:
-    """Our groups, or vLLM's where the drafter is not ours or the target no hybrid."""
+    """Our groups, or vLLM's where the drafter is not ours or the target no hybrid.
+
+    Raises UserError where the user insists on packed groups and they cannot be.
+    """
     kinds = kinds_of(config, specs)
+    wanted = drafts_with_us(config.speculative_config) and can_pack(config, specs, kinds)
     if kinds is None:
         groups: list[KVCacheGroupSpec] = stock(config, specs)
         return groups
     layout = config.cache_config.get_resolved_kv_cache_layout()
+    fits = layout.is_block_outermost and layout.is_block_compact
+    if wanted and not fits and Options.parse(config.additional_config).kv_groups == "packed":
+        raise not_packed(f"a KV cache layout among {', '.join(BLOCK_OUTERMOST)} (here {layout.name})")
     register_draft_window(next(iter(specs.values())))
     k, longest = config.speculative_config.num_speculative_tokens, config.model_config.max_model_len
-    if can_pack(config, specs, kinds) and layout.is_block_outermost and layout.is_block_compact:
+    if wanted and fits:
         groups = kv_groups.packed(specs, kinds, k, longest)
     else:
         groups = stock(config, kv_groups.draft_windows(specs, kinds, k))
@@ -121,18 +154,29 @@ def prefer_packing(worker: Any, layouts: list[str]) -> list[str]:
     """A worker's KV cache layouts, block-outermost ones first when its engine can be packed.
 
     Asked for before any cache is made, so the worker's recurrent layers learn to share a block here.
+    Raises UserError where the user insists on packed groups and a backend or layout does not allow them.
     """
     config = worker.vllm_config
-    usable = [name for name in BLOCK_OUTERMOST if name in layouts]
-    if not usable or not drafts_with_us(config.speculative_config):
+    if not drafts_with_us(config.speculative_config):
         return layouts
     specs = worker.get_kv_cache_spec()
     if not can_pack(config, specs, kinds_of(config, specs)):
         return layouts
+    insists = Options.parse(config.additional_config).kv_groups == "packed"
+    usable = [name for name in BLOCK_OUTERMOST if name in layouts]
+    splitting = [
+        backend.get_name()
+        for name, spec in specs.items()
+        for backend in get_current_attn_backends(config, [name])
+        if not takes_whole_pages(backend, spec)
+    ]
+    if insists and not usable:
+        raise not_packed(f"backends with a KV cache layout among {', '.join(BLOCK_OUTERMOST)} (here {layouts})")
+    if insists and splitting:
+        raise not_packed(f"attention backends that read pages of {kv_groups.GRANULE} whole (not {splitting[0]})")
+    if not usable or splitting:
+        return layouts
     recurrent_block.install()
-    for name, spec in specs.items():
-        if not all(takes_whole_pages(backend, spec) for backend in get_current_attn_backends(config, [name])):
-            return layouts
     return usable + [name for name in layouts if name not in usable]
 
 

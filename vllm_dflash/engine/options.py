@@ -17,8 +17,9 @@ class Options:
 
     kernels: which kernels run. "auto" takes what was measured fastest on this kind of device, for each shape;
         "triton", "cuda", "torch" insist; "stock" leaves everything but the layers' rule to vLLM's kernels.
-    kv_groups: KV cache groups on hybrid targets: "packed" and "even" (engine/kv_groups.py), "stock": vLLM's.
-        "auto": packed where it can be, which on a CPU it cannot; even elsewhere, and where VLLM_KV_CACHE_LAYOUT is set.
+    kv_groups: KV cache groups on hybrid targets: "packed" (insists) and "even" (engine/kv_groups.py), "stock": vLLM's.
+        "auto": packed where it can be, which on a CPU and with prefix caching it cannot; even elsewhere, and where
+        VLLM_KV_CACHE_LAYOUT is set.
     warn_below: acceptance rate of draft position 1 under which a warning names the likely cause (0: never).
     warn_after: drafts to see before judging.
     """

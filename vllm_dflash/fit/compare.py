@@ -23,6 +23,7 @@ class Scores(Protocol):
 
 
 ROUNDING = 1e-4  # nats a row
+CHANCE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -37,23 +38,18 @@ class Ranked:
 
     @property
     def excluded(self) -> bool:
-        """Behind by more than rounding, and by more than chance would allow in one case of a thousand.
+        """Behind by more than rounding, and by more than happens by chance in one case of a thousand (CHANCE).
 
         Dozens of candidates are close in some drafters: one in a hundred would strike the right one out too often.
         """
-        return -self.behind > max(one_in_a_thousand(self.count) * self.error, ROUNDING)
-
-
-def one_in_a_thousand(count: int) -> float:
-    """About Student's t for a mean of `count` values; within 5 % from six values on, too low for fewer."""
-    freedom = max(count - 1, 1)
-    return 3.09 * (1 + 2.9 / freedom + 6 / freedom**2)
+        return -self.behind > max(student(self.count, CHANCE) * self.error, ROUNDING)
 
 
 def student(count: int, chance: float) -> float:
     """What a mean of `count` values exceeds by chance, in standard errors: Student's t, by its series about the normal.
 
-    Within 2 % from eight values on for chances down to 1e-4 (Abramowitz and Stegun 26.7.5).
+    Within 2 % from six values on for chances down to 1e-3, from eight on down to 1e-4, too low for fewer (Abramowitz
+    and Stegun 26.7.5).
     """
     z, freedom = NormalDist().inv_cdf(1 - chance), max(count - 1, 1)
     first = (z**3 + z) / 4

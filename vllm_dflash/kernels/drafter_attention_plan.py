@@ -69,7 +69,7 @@ def plan(
     warps = 8 if block_m * block_d > 64 * 128 else 4
     room = max(1, 2 * _processors(device) // (requests * kv_heads))
     at_once = 0
-    if device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= 9:  # waiting was tested on no other
+    if device.type == "cuda" and torch.cuda.get_device_capability(device)[0] == 9:  # waiting was tested on no other
         at_once = _processors(device) * (2 if warps == 4 and share < shared else 1)
     if window is not None:
         tiles = max(1, -(-(window - 1) // tile))
