@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.drafter_files import SIZES
 from vllm_dflash.checkpoint import DraftLayer, Rope, load_draft_config
 from vllm_dflash.doctor.stock import stock_view
 from vllm_dflash.doctor.stock_config import stock_attributes
@@ -17,19 +18,7 @@ from vllm_dflash.errors import UserError
 S, F = "sliding_attention", "full_attention"
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
 NESTED = {S: {"rope_theta": 1e4, "rope_type": "default"}, F: {"rope_theta": 1e6, "rope_type": "default"}}
-LAYER = {
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 16,
-    "vocab_size": 512,
-    "rope_theta": 20000.0,
-    "rms_norm_eps": 1e-6,
-    "hidden_act": "silu",
-    "max_position_embeddings": 4096,
-}
+LAYER = SIZES | {"rope_theta": 20000.0, "hidden_act": "silu"}
 NATIVE = LAYER | {
     "architectures": ["DFlashDraftModel"],
     "model_type": "qwen3",
