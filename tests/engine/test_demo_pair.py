@@ -22,7 +22,6 @@ from vllm_dflash.reference.drafter import Drafter
 from vllm_dflash.reference.target import Target
 
 K, PROMPTS, COMPARED, TOKENS = 7, 8, 3, 160
-SHORT = 64  # tokens that show every misreading but a missing window, which shows only in longer contexts
 Config = dict[str, Any]
 
 
@@ -43,7 +42,7 @@ def other_mask(config: Config) -> None:
     config["dflash_config"]["mask_token_id"] = 0
 
 
-MISREADINGS = [taps_one_later, taps_one_earlier, windows_dropped, other_mask]
+MISREADINGS = {taps_one_later: 64, taps_one_earlier: 64, windows_dropped: TOKENS, other_mask: 16}  # tokens to show it
 
 
 def misread(drafter: Path, folder: Path, change: Callable[[Config], None]) -> Path:
@@ -79,7 +78,7 @@ def runs(
 
 
 def tokens_of(drafter: str) -> int:
-    return TOKENS if drafter in ("none", "right", windows_dropped.__name__) else SHORT
+    return {change.__name__: tokens for change, tokens in MISREADINGS.items()}.get(drafter, TOKENS)
 
 
 def acceptance_length(run: dict[str, Any], tokens: int) -> float:
