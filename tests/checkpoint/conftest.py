@@ -90,16 +90,6 @@ def native_shapes() -> dict[str, Any]:
     return drafter_shapes(NATIVE, 3)
 
 
-@pytest.fixture(name="drafter_shapes")
-def drafter_shapes_fixture() -> Callable[..., dict[str, Any]]:
-    return drafter_shapes
-
-
-@pytest.fixture(name="write_safetensors")
-def write_safetensors_fixture() -> Callable[..., Path]:
-    return write_safetensors
-
-
 @pytest.fixture(name="changed")
 def changed_fixture() -> Callable[..., dict[str, Any]]:
     return changed

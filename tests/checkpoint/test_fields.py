@@ -6,6 +6,7 @@ import dataclasses
 import pytest
 import torch
 
+from tests.drafter_files import write_safetensors
 from vllm_dflash.checkpoint import DraftConfig, load_draft_config
 from vllm_dflash.errors import UserError
 
@@ -165,7 +166,7 @@ def test_sinks(native, native_shapes):
         load_draft_config(native({"dflash_config.attention_sink_bias": True}, native_shapes))
 
 
-def test_quantised_weights_are_not_compared(write, native, native_shapes, write_safetensors, changed):
+def test_quantised_weights_are_not_compared(write, native, native_shapes, changed):
     packed = {
         n.replace(".weight", ".weight_packed"): (s[0], s[1] // 8) for n, s in native_shapes.items() if "proj" in n
     }

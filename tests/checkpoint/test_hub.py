@@ -9,6 +9,7 @@ import huggingface_hub
 import pytest
 from huggingface_hub import errors
 
+from tests.drafter_files import write_safetensors
 from vllm_dflash.checkpoint import load_draft_config, load_target_config
 from vllm_dflash.checkpoint.hub import fetch_model
 from vllm_dflash.cli.main import main
@@ -168,7 +169,7 @@ INDEX = {"weight_map": {"fc.weight": "model-1.safetensors", "norm.weight": "mode
 
 
 @pytest.fixture
-def half(native, write_safetensors):
+def half(native):
     """A drafter of two files, the second of which never came."""
     folder = native()
     (folder / "model.safetensors.index.json").write_text(json.dumps(INDEX))

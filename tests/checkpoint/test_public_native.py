@@ -9,6 +9,7 @@ import math
 
 import pytest
 
+from tests.drafter_files import drafter_shapes
 from vllm_dflash.checkpoint import load_draft_config, load_target_config
 
 S, F = "sliding_attention", "full_attention"
@@ -157,7 +158,7 @@ NATIVE = {
 # fmt: on
 
 
-def load_with_weights(write, drafter_shapes, config, taps, **kwargs):
+def load_with_weights(write, config, taps, **kwargs):
     shapes = drafter_shapes(config, taps)
     if config["dflash_config"].get("attention_sink_bias"):
         heads = (config["num_attention_heads"],)
@@ -166,9 +167,9 @@ def load_with_weights(write, drafter_shapes, config, taps, **kwargs):
 
 
 @pytest.mark.parametrize("name", NATIVE)
-def test_native(write, drafter_shapes, name):
+def test_native(write, name):
     raw, described, fields = NATIVE[name]
-    config = load_with_weights(write, drafter_shapes, raw, len(raw["dflash_config"]["target_layer_ids"]))
+    config = load_with_weights(write, raw, len(raw["dflash_config"]["target_layer_ids"]))
     assert config.format == "native" and config.has_weights
     assert config.describe_layers() == described
     assert {key: getattr(config, key) for key in fields} == fields
@@ -196,7 +197,7 @@ def test_yarn_of_the_first_35b_upload(write):
     }
 
 
-def test_fc_of_the_27b_drafter_has_25600_columns(write, drafter_shapes):
+def test_fc_of_the_27b_drafter_has_25600_columns(write):
     raw = NATIVE["Qwen3.6-27B-DFlash"][0]
     shapes = drafter_shapes(raw, 5)
     assert shapes["fc.weight"] == (5120, 25600)
@@ -204,10 +205,10 @@ def test_fc_of_the_27b_drafter_has_25600_columns(write, drafter_shapes):
     assert config.target_hidden_size == 5120 and config.sources["target_hidden_size"].key == "fc.weight"
 
 
-def test_gemma_borrows_scale_and_cap_from_its_target(write, drafter_shapes, changed):
+def test_gemma_borrows_scale_and_cap_from_its_target(write, changed):
     raw = changed(NATIVE["gemma-4-31B-it-DFlash"][0], {"final_logit_softcapping": ...})
     target = load_target_config(write(GEMMA_TARGET))
-    config = load_with_weights(write, drafter_shapes, raw, 6, target=target)
+    config = load_with_weights(write, raw, 6, target=target)
     assert config.embed_scale == math.sqrt(5376) and config.logit_softcap == 30.0
     assert "gemma4_text" in config.sources["embed_scale"].rule
     alone = load_draft_config(write(raw))

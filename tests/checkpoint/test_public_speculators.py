@@ -3,6 +3,7 @@
 
 import pytest
 
+from tests.drafter_files import drafter_shapes
 from vllm_dflash.checkpoint import load_draft_config
 
 F = "full_attention"
@@ -65,7 +66,7 @@ SPECULATORS = {
 
 
 @pytest.mark.parametrize("name", SPECULATORS)
-def test_speculators(write, drafter_shapes, name):
+def test_speculators(write, name):
     raw, fields = SPECULATORS[name]
     layer, taps = raw["transformer_layer_config"], len(raw["aux_hidden_state_layer_ids"])
     shapes = drafter_shapes(layer, taps)

@@ -107,7 +107,8 @@ BAD: list[tuple[Callable[[dict[str, Any]], None], list[str]]] = [
 
 
 def test_refusals_and_defaults_of_the_engine(pair: Path, engines: Any, tmp_path: Path) -> None:
-    """One process: drafters that cannot belong to the target, an unknown option, k left out, kernels insisted on."""
+    """One process: drafters that cannot belong to the target, an unknown option, kernels and packed KV groups insisted
+    on, k left out."""
     jobs = []
     for change, _ in BAD:
         folder = tiny.drafter(tmp_path / change.__name__, "SSF")
@@ -117,15 +118,17 @@ def test_refusals_and_defaults_of_the_engine(pair: Path, engines: Any, tmp_path:
         jobs.append({"llm": llm(pair / "target", folder, K), "requests": []})
     unknown = llm(pair / "target", pair / "SSF", K, additional_config={"dflash": {"kernal": "auto"}})
     insisted = llm(pair / "target", pair / "SSF", K, additional_config={"dflash": {"kernels": "triton"}})
+    packed = llm(pair / "target", pair / "SSF", K, additional_config={"dflash": {"kv_groups": "packed"}})
     no_k = llm(pair / "target", pair / "SSF", K)
     del no_k["speculative_config"]["num_speculative_tokens"]
     request = [{"prompt": prompt(5, 5), "max_tokens": 3}]
-    jobs += [{"llm": job, "requests": request} for job in (unknown, insisted, no_k)]
+    jobs += [{"llm": job, "requests": request} for job in (unknown, insisted, packed, no_k)]
     results = engines(jobs, expect_error=True)
     for (change, words), result in zip(BAD, results, strict=False):
         assert all(word in result["error"] for word in words), (change.__name__, result["error"])
         assert not any("ACTIVE" in line for line in result["log"])
-    assert "'kernal'" in results[-3]["error"]
-    assert "one of kernels" in results[-3]["error"]
-    assert "triton" in results[-2]["error"]
+    assert "'kernal'" in results[-4]["error"]
+    assert "one of kernels" in results[-4]["error"]
+    assert "triton" in results[-3]["error"]
+    assert "kv_groups: found 'packed'; needed a hybrid target" in results[-2]["error"]
     assert f"k {K}," in results[-1]["log"][0]

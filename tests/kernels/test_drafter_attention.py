@@ -3,6 +3,7 @@
 
 import random
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from tests.kernels.device import DEVICE, runs_triton
 from vllm_dflash.checkpoint import DraftLayer, Rope
 from vllm_dflash.errors import UserError
 from vllm_dflash.kernels import drafter_attention as kernels
-from vllm_dflash.kernels.drafter_attention_plan import Plan, new_counters, plan
+from vllm_dflash.kernels import drafter_attention_plan
+from vllm_dflash.kernels.drafter_attention_plan import SHARED, Plan, _processors, _shared, new_counters, plan
 from vllm_dflash.reference.drafter_attention import drafter_attention as reference
 
 pytestmark = runs_triton
@@ -264,6 +266,20 @@ def test_a_captured_graph_follows_new_lengths(at_once: int) -> None:
             given["block_table"], torch.tensor(lengths), given["query_start_loc"], rule, 0.1,
         )  # fmt: skip
         torch.testing.assert_close(out.double().cpu(), expected, rtol=0, atol=3e-2)
+
+
+@pytest.mark.parametrize("capability, waits", [((8, 0), False), ((9, 0), True), ((10, 0), False), ((12, 0), False)])
+def test_programs_wait_for_one_another_on_hopper_only(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], waits: bool
+) -> None:
+    """Nowhere else was it tried."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    card = SimpleNamespace(multi_processor_count=132, shared_memory_per_block_optin=SHARED)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: card)
+    for cached in (_processors, _shared):
+        monkeypatch.setattr(drafter_attention_plan, cached.__name__, cached.__wrapped__)
+    chosen = plan(1, 8, 64, 128, 2, 2048, torch.device("cuda"))
+    assert chosen.at_once == (264 if waits else 0)
 
 
 def test_bad_input_is_named() -> None:

@@ -48,6 +48,11 @@ def draft_windows(config: Any, layer_names: Iterable[str]) -> dict[str, int]:
     return windows
 
 
+def asked(config: Any) -> str:
+    """The user's `kv_groups`."""
+    return Options.parse(config.additional_config).kv_groups
+
+
 def kinds_of(config: Any, specs: Mapping[str, Any]) -> kv_groups.Kinds | None:
     """The layers of a hybrid target with our drafter; None where the groups stay vLLM's.
 
@@ -56,7 +61,7 @@ def kinds_of(config: Any, specs: Mapping[str, Any]) -> kv_groups.Kinds | None:
     parallel = config.parallel_config
     if (
         not drafts_with_us(config.speculative_config)
-        or Options.parse(config.additional_config).kv_groups == "stock"
+        or asked(config) == "stock"
         or config.scheduler_config.disable_hybrid_kv_cache_manager
         or config.kv_transfer_config is not None
         or parallel.pipeline_parallel_size * parallel.decode_context_parallel_size != 1
@@ -82,13 +87,17 @@ def can_pack(config: Any, specs: Mapping[str, Any], kinds: kv_groups.Kinds | Non
 
     Raises UserError where the user insists on what cannot be.
     """
-    asked = Options.parse(config.additional_config).kv_groups
-    if asked != "packed" and (asked != "auto" or os.environ.get("VLLM_KV_CACHE_LAYOUT")):
+    insists = asked(config) == "packed"
+    if not insists and (asked(config) != "auto" or os.environ.get("VLLM_KV_CACHE_LAYOUT")):
         return False
     needed = needed_to_pack(config, specs, kinds)
-    if needed is not None and asked == "packed":
+    if needed is not None and insists:
         raise not_packed(needed)
     return needed is None
+
+
+def needed_layout(here: str) -> str:
+    return f"a KV cache layout among {', '.join(BLOCK_OUTERMOST)} (here {here})"
 
 
 def not_packed(needed: str) -> UserError:
@@ -112,8 +121,8 @@ def plan(config: Any, specs: dict[str, Any], stock: Any) -> list[KVCacheGroupSpe
         return groups
     layout = config.cache_config.get_resolved_kv_cache_layout()
     fits = layout.is_block_outermost and layout.is_block_compact
-    if wanted and not fits and Options.parse(config.additional_config).kv_groups == "packed":
-        raise not_packed(f"a KV cache layout among {', '.join(BLOCK_OUTERMOST)} (here {layout.name})")
+    if wanted and not fits and asked(config) == "packed":
+        raise not_packed(needed_layout(layout.name))
     register_draft_window(next(iter(specs.values())))
     k, longest = config.speculative_config.num_speculative_tokens, config.model_config.max_model_len
     if wanted and fits:
@@ -150,6 +159,15 @@ def takes_whole_pages(backend: Any, spec: Any) -> bool:
     return backend.is_ssm() or any(kv_groups.GRANULE % size.base == 0 for size in sizes)
 
 
+def needed_of_backends(config: Any, specs: Mapping[str, Any]) -> str | None:
+    """What packing lacks in the layers' attention backends; None: nothing."""
+    for name, spec in specs.items():
+        for backend in get_current_attn_backends(config, [name]):
+            if not takes_whole_pages(backend, spec):
+                return f"an attention backend that reads pages of {kv_groups.GRANULE} whole (here {backend.get_name()})"
+    return None
+
+
 def prefer_packing(worker: Any, layouts: list[str]) -> list[str]:
     """A worker's KV cache layouts, block-outermost ones first when its engine can be packed.
 
@@ -162,22 +180,14 @@ def prefer_packing(worker: Any, layouts: list[str]) -> list[str]:
     specs = worker.get_kv_cache_spec()
     if not can_pack(config, specs, kinds_of(config, specs)):
         return layouts
-    insists = Options.parse(config.additional_config).kv_groups == "packed"
     usable = [name for name in BLOCK_OUTERMOST if name in layouts]
-    splitting = [
-        backend.get_name()
-        for name, spec in specs.items()
-        for backend in get_current_attn_backends(config, [name])
-        if not takes_whole_pages(backend, spec)
-    ]
-    if insists and not usable:
-        raise not_packed(f"backends with a KV cache layout among {', '.join(BLOCK_OUTERMOST)} (here {layouts})")
-    if insists and splitting:
-        raise not_packed(f"attention backends that read pages of {kv_groups.GRANULE} whole (not {splitting[0]})")
-    if not usable or splitting:
-        return layouts
-    recurrent_block.install()
-    return usable + [name for name in layouts if name not in usable]
+    needed = needed_of_backends(config, specs) if usable else needed_layout(", ".join(layouts))
+    if needed is None:
+        recurrent_block.install()
+        return usable + [name for name in layouts if name not in usable]
+    if asked(config) == "packed":
+        raise not_packed(needed)
+    return layouts
 
 
 def install() -> None:
