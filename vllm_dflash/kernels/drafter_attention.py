@@ -33,24 +33,30 @@ LOG2_E = 1.4426950408889634
 
 
 @triton.jit
-def _accumulate(query, key, value, at, low, high, maximum, total, weighted, scale):  # type: ignore[no-untyped-def]
+def _accumulate(scores, value, at, low, high, maximum, total, weighted, scale):  # type: ignore[no-untyped-def]
     """One step of the online softmax over the keys at positions `at` [N]; row m sees low[m] (None: 0) to high[m].
 
-    maximum: of scale x scores, in units of log 2; a row that has seen nothing keeps -inf, and total 0. The mask is
-    made here, in the layout of the scores: as a tensor [M, N] it would go through shared memory for every tile.
+    maximum: of scale x scores, in units of log 2; a row that has seen nothing keeps -inf, and total 0. None, as total and
+    weighted are then: these keys are the first. The mask is made here, in the layout of the scores: as a tensor [M, N]
+    it would go through shared memory for every tile.
     """
-    scores = tl.dot(query, tl.trans(key), input_precision="ieee")
     seen = at[None, :] <= high[:, None]
     if low is not None:
         seen = seen & (at[None, :] >= low[:, None])
     scores = tl.where(seen, scores, float("-inf"))
-    higher = tl.maximum(maximum, tl.max(scores, 1) * scale)
+    higher = tl.max(scores, 1) * scale
+    if maximum is not None:
+        higher = tl.maximum(maximum, higher)
     base = tl.where(higher == float("-inf"), 0.0, higher)
     weights = tl.exp2(scores * scale - base[:, None])
-    shrink = tl.exp2(maximum - base)
-    total = total * shrink + tl.sum(weights, 1)
-    weighted = weighted * shrink[:, None]
-    weighted = tl.dot(weights.to(value.dtype), value, weighted, input_precision="ieee")
+    if maximum is None:
+        total = tl.sum(weights, 1)
+        weighted = tl.dot(weights.to(value.dtype), value, input_precision="ieee")
+    else:
+        shrink = tl.exp2(maximum - base)
+        total = total * shrink + tl.sum(weights, 1)
+        weighted = weighted * shrink[:, None]
+        weighted = tl.dot(weights.to(value.dtype), value, weighted, input_precision="ieee")
     return higher, total, weighted
 
 
@@ -80,23 +86,20 @@ def share_of(count, splits, BLOCK_N: tl.constexpr, EVERY_TILE: tl.constexpr):  #
 
 
 @triton.jit
-def _context_tile(  # type: ignore[no-untyped-def]
-    key_cache, value_cache, table, c, stop, head, d, in_head,
-    key_block, key_page, key_cache_head, value_block, value_page, value_cache_head,
-    PAGE: tl.constexpr, ALIKE: tl.constexpr, DTYPE: tl.constexpr,
-):  # fmt: skip
-    """Keys and values [N, D] at the context positions c [N] before `stop`. ALIKE: one offset serves both caches."""
-    present = c < stop
-    block = tl.load(table + c // PAGE, mask=present, other=0).to(tl.int64)
-    within = c % PAGE
-    there = present[:, None] & in_head[None, :]
-    key_at = block * key_block + within * key_page + head * key_cache_head
-    value_at = key_at
-    if not ALIKE:
-        value_at = block * value_block + within * value_page + head * value_cache_head
-    keys = tl.load(key_cache + key_at[:, None] + d[None, :], mask=there, other=0.0).to(DTYPE)
-    values = tl.load(value_cache + value_at[:, None] + d[None, :], mask=there, other=0.0).to(DTYPE)
-    return keys, values
+def _page_of(table, c, wanted, PAGE: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Page number (int64, 0 where not wanted) and place in the page of the context positions c >= 0."""
+    c = c.to(tl.uint32)  # no sign: three instructions a row less
+    return tl.load(table + c // PAGE, mask=wanted, other=0).to(tl.int64), (c % PAGE).to(tl.int32)
+
+
+@triton.jit
+def _log2(x, ON_GPU: tl.constexpr):  # type: ignore[no-untyped-def]
+    """To 2^-22, in one instruction where there is one."""
+    if ON_GPU:
+        return tl.inline_asm_elementwise(
+            "lg2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
+    return tl.log2(x)
 
 
 @triton.jit
@@ -113,7 +116,7 @@ def _attention_kernel(  # type: ignore[no-untyped-def]
     HOPPER: tl.constexpr, TOGETHER: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
     """ONE_TILE: each program has one tile, the last the block. TOGETHER: rows that each program merges, 0: not here."""
-    if HOPPER and not TOGETHER:
+    if HOPPER:
         tl.extra.cuda.gdc_wait()  # the launch began while the kernel before it was ending
     split, head, request = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     begin = tl.load(query_start_loc + request)
@@ -142,60 +145,65 @@ def _attention_kernel(  # type: ignore[no-untyped-def]
     furthest = anchor + row if CAUSAL else anchor + rows - 1 + row * 0
     if WINDOW > 0:
         furthest = tl.minimum(furthest, anchor + row + (WINDOW - 1))
-    if ONE_TILE:  # keys and values are on their way before anything waits for the queries
+    if ONE_TILE:  # keys are on their way before anything waits for the queries, values as far as the L2 cache
         n = tl.arange(0, BLOCK_N)
-        if split == parts - 1:
-            c = anchor + n
-            there = (n < rows)[:, None] & in_head[None, :]
-            own = (begin + n).to(tl.int64)[:, None]
-            keys = tl.load(key + own * key_row + head * key_head + d[None, :], mask=there, other=0.0)
-            values = tl.load(value + own * value_row + head * value_head + d[None, :], mask=there, other=0.0)
-            last = furthest
-            this_scale = scale
-        else:
-            c = start + n
-            keys, values = _context_tile(
-                key_cache, value_cache, block_table + request * table_row, c, stop, head, d, in_head,
-                key_block, key_page, key_cache_head, value_block, value_page, value_cache_head,
-                PAGE, ALIKE, query.dtype.element_ty,
-            )  # fmt: skip
-            last = stop - 1 + row * 0
-            this_scale = scale
-            if SCALED:
-                this_scale = scale * tl.load(key_scale)
+        block_apart = split == parts - 1  # a tile of the block is one page, number 0, with other strides
+        c = tl.where(block_apart, anchor, start) + n
+        there = n < tl.where(block_apart, rows, stop - start)
+        page, within = _page_of(block_table + request * table_row, c, there & (not block_apart), PAGE)
+        within = tl.where(block_apart, begin + n, within).to(tl.int64)
+        key_at = page * key_block + within * tl.where(block_apart, key_row, key_page)
+        key_at += head * tl.where(block_apart, key_head, key_cache_head)
+        value_at = page * value_block + within * tl.where(block_apart, value_row, value_page)
+        value_at += head * tl.where(block_apart, value_head, value_cache_head)
+        wanted = there[:, None] & in_head[None, :]
+        keys = tl.load(tl.where(block_apart, key, key_cache) + key_at[:, None] + d[None, :], mask=wanted, other=0.0)
+        values_from = tl.where(block_apart, value, value_cache) + value_at[:, None]
+        if ON_GPU:
+            prefetch(values_from + tl.minimum(tl.arange(0, BLOCK_D // 16) * 16, D - 1)[None, :])
         queries = tl.load(query + query_at, mask=mask, other=0.0)
-        maximum, total, weighted = _accumulate(
-            queries, keys, values, c, lowest, last, maximum, total, weighted, this_scale
-        )
-        if SCALED:
-            weighted = weighted * tl.where(split == parts - 1, 1.0, tl.load(value_scale))
+        scores = tl.dot(queries, tl.trans(keys), input_precision="ieee")
+        values = tl.load(values_from + d[None, :], mask=wanted, other=0.0)
+        last = tl.where(block_apart, furthest, stop - 1)
+        maximum, total, weighted = _accumulate(scores, values, c, lowest, last, None, None, None, scale)
     else:
         if ON_GPU:
             prefetch(block_table + request * table_row + start // PAGE + tl.arange(0, 1))
         queries = tl.load(query + query_at, mask=mask, other=0.0)
+        j = tl.arange(0, BLOCK_R)
+        own = (begin + j).to(tl.int64)[:, None]
+        if ON_GPU:  # the block's turn comes last; in registers it would hold shared memory all along
+            if split == parts - 1:
+                first_row = (begin + tl.minimum(j, rows - 1)).to(tl.int64)[:, None]
+                line = tl.minimum(tl.arange(0, BLOCK_D // 16) * 16, D - 1)[None, :]
+                prefetch(key + first_row * key_row + head * key_head + line)
+                prefetch(value + first_row * value_row + head * value_head + line)
         context_scale = scale
         if SCALED:
             context_scale = scale * tl.load(key_scale)
         for position in tl.range(start, stop, BLOCK_N, num_stages=STAGES):
             c = position + tl.arange(0, BLOCK_N)
-            keys, values = _context_tile(
-                key_cache, value_cache, block_table + request * table_row, c, stop, head, d, in_head,
-                key_block, key_page, key_cache_head, value_block, value_page, value_cache_head,
-                PAGE, ALIKE, query.dtype.element_ty,
-            )  # fmt: skip
+            page, within = _page_of(block_table + request * table_row, c, c < stop, PAGE)
+            there = (c < stop)[:, None] & in_head[None, :]
+            key_at = page * key_block + within * key_page + head * key_cache_head
+            value_at = key_at
+            if not ALIKE:
+                value_at = page * value_block + within * value_page + head * value_cache_head
+            keys = tl.load(key_cache + key_at[:, None] + d[None, :], mask=there, other=0.0)
+            values = tl.load(value_cache + value_at[:, None] + d[None, :], mask=there, other=0.0)
+            scores = tl.dot(queries, tl.trans(keys.to(queries.dtype)), input_precision="ieee")
             maximum, total, weighted = _accumulate(
-                queries, keys, values, c, lowest, stop - 1 + row * 0, maximum, total, weighted, context_scale
+                scores, values.to(queries.dtype), c, lowest, stop - 1 + row * 0, maximum, total, weighted, context_scale
             )
         if SCALED:
             weighted = weighted * tl.load(value_scale)
         if split == parts - 1:
-            j = tl.arange(0, BLOCK_R)
             wanted = (j < rows)[:, None] & in_head[None, :]
-            own = (begin + j).to(tl.int64)[:, None]
             own_keys = tl.load(key + own * key_row + head * key_head + d[None, :], mask=wanted, other=0.0)
             own_values = tl.load(value + own * value_row + head * value_head + d[None, :], mask=wanted, other=0.0)
+            scores = tl.dot(queries, tl.trans(own_keys), input_precision="ieee")
             maximum, total, weighted = _accumulate(
-                queries, own_keys, own_values, anchor + j, lowest, furthest, maximum, total, weighted, scale
+                scores, own_values, anchor + j, lowest, furthest, maximum, total, weighted, scale
             )
     if SINKS:  # noqa: SIM102 (known when compiling, not a value)
         if split == parts - 1:
@@ -215,7 +223,7 @@ def _attention_kernel(  # type: ignore[no-untyped-def]
         place = ((request * tl.num_programs(1) + head) * parts + split).to(tl.int64) * BLOCK_M + m
         part = part_values + place[:, None] * BLOCK_D + d[None, :]
         tl.store(part, result.to(part_values.dtype.element_ty), mask=mask)
-        tl.store(part_weights + place, maximum + tl.log2(total), mask=in_block)
+        tl.store(part_weights + place, maximum + _log2(total, ON_GPU), mask=in_block)
         if TOGETHER > 0:
             pair = request * tl.num_programs(1) + head
             arrive_and_wait(counters + pair, split == parts - 1, parts)
@@ -277,8 +285,12 @@ def drafter_attention(
     if parts > MOST_PARTS:
         raise UserError("drafter_attention cannot take this", field="how", found=chosen, needed=f"{MOST_PARTS} parts")
     block_r = max(16, triton.next_power_of_2(max_rows))
+    scaled = key_scale is not None or value_scale is not None
+    if scaled and (key_scale is None or value_scale is None):
+        raise UserError("a scaled cache has two scales", field="value_scale", found=value_scale, needed="a tensor")
+    uniform = not scaled and key_cache.dtype == query.dtype  # the block's rows can be read like a page
     every_tile = window is not None and chosen.splits * chosen.tile >= window - 1
-    one_tile = every_tile and chosen.block_apart and block_r <= chosen.tile
+    one_tile = every_tile and chosen.block_apart and block_r <= chosen.tile and uniform
     together = counters is not None and parts > 1 and parts * pairs <= chosen.at_once and not one_tile
     if counters is not None and together and (counters.dtype != torch.int32 or counters.shape[0] < pairs):
         found, needed = f"{counters.shape[0]} of {counters.dtype}", f"{pairs} of torch.int32"
@@ -290,10 +302,7 @@ def drafter_attention(
         part_weights = torch.empty(places, dtype=torch.float32, device=query.device)
     else:
         part_values = part_weights = out
-    scaled = key_scale is not None or value_scale is not None
-    if scaled and (key_scale is None or value_scale is None):
-        raise UserError("a scaled cache has two scales", field="value_scale", found=value_scale, needed="a tensor")
-    extra = {"launch_cooperative_grid": True} if together else {"launch_pdl": True} if hopper else {}
+    extra = {"launch_pdl": True, "launch_cooperative_grid": together} if hopper else {}
     _attention_kernel[(parts, kv_heads, requests)](
         query, key, value, key_cache, value_cache, out, part_values, part_weights,
         block_table, seq_lens, query_start_loc, sinks if sinks is not None else out,

@@ -73,13 +73,14 @@ def _merge_kernel(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """ROWS rows of one KV head a program."""
     head, request = tl.program_id(1), tl.program_id(2)
+    begin = tl.load(query_start_loc + request)  # not the first launch's: there since before it began
+    rows = tl.load(query_start_loc + request + 1) - begin
+    length = tl.load(seq_lens + request)
     if DEPENDENT:
         tl.extra.cuda.gdc_wait()  # by every program: the grid must not end before the first launch has
-    begin = tl.load(query_start_loc + request)
-    rows = tl.load(query_start_loc + request + 1) - begin
     if tl.program_id(0) * ROWS < rows * GROUP:
         merge_rows(
-            part_values, part_weights, out, tl.program_id(0) * ROWS, begin, rows, tl.load(seq_lens + request),
+            part_values, part_weights, out, tl.program_id(0) * ROWS, begin, rows, length,
             request * tl.num_programs(1) + head, parts, head, out_row, out_head,
             GROUP, D, BLOCK_M, BLOCK_D, ROWS, PARTS,
         )  # fmt: skip
