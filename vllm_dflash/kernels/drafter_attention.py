@@ -36,9 +36,9 @@ LOG2_E = 1.4426950408889634
 def _accumulate(scores, value, at, low, high, maximum, total, weighted, scale):  # type: ignore[no-untyped-def]
     """One step of the online softmax over the keys at positions `at` [N]; row m sees low[m] (None: 0) to high[m].
 
-    maximum: of scale x scores, in units of log 2; a row that has seen nothing keeps -inf, and total 0. None, as total and
-    weighted are then: these keys are the first. The mask is made here, in the layout of the scores: as a tensor [M, N]
-    it would go through shared memory for every tile.
+    maximum: of scale x scores, in units of log 2; a row that has seen nothing keeps -inf, and total 0. None, like total
+    and weighted: these keys are the first. The mask is made here, in the layout of the scores: as a tensor [M, N] it
+    would go through shared memory for every tile.
     """
     seen = at[None, :] <= high[:, None]
     if low is not None:
@@ -172,12 +172,11 @@ def _attention_kernel(  # type: ignore[no-untyped-def]
         queries = tl.load(query + query_at, mask=mask, other=0.0)
         j = tl.arange(0, BLOCK_R)
         own = (begin + j).to(tl.int64)[:, None]
-        if ON_GPU:  # the block's turn comes last; in registers it would hold shared memory all along
-            if split == parts - 1:
-                first_row = (begin + tl.minimum(j, rows - 1)).to(tl.int64)[:, None]
-                line = tl.minimum(tl.arange(0, BLOCK_D // 16) * 16, D - 1)[None, :]
-                prefetch(key + first_row * key_row + head * key_head + line)
-                prefetch(value + first_row * value_row + head * value_head + line)
+        if ON_GPU and split == parts - 1:  # the block's turn comes last; in registers it would hold shared memory
+            first_row = (begin + tl.minimum(j, rows - 1)).to(tl.int64)[:, None]
+            line = tl.minimum(tl.arange(0, BLOCK_D // 16) * 16, D - 1)[None, :]
+            prefetch(key + first_row * key_row + head * key_head + line)
+            prefetch(value + first_row * value_row + head * value_head + line)
         context_scale = scale
         if SCALED:
             context_scale = scale * tl.load(key_scale)
