@@ -28,78 +28,9 @@ from vllm_dflash.errors import UserError
 from vllm_dflash.kernels.drafter_attention_arguments import check
 from vllm_dflash.kernels.drafter_attention_merge import MOST_PARTS, arrive_and_wait, merge, merge_rows, read_at_once
 from vllm_dflash.kernels.drafter_attention_plan import Plan, plan
+from vllm_dflash.kernels.drafter_attention_steps import accumulate, log2, page_of, prefetch, share_of, visible
 
 LOG2_E = 1.4426950408889634
-
-
-@triton.jit
-def _accumulate(scores, value, at, low, high, maximum, total, weighted, scale):  # type: ignore[no-untyped-def]
-    """One step of the online softmax over the keys at positions `at` [N]; row m sees low[m] (None: 0) to high[m].
-
-    maximum: of scale x scores, in units of log 2; a row that has seen nothing keeps -inf, and total 0. None, like total
-    and weighted: these keys are the first. The mask is made here, in the layout of the scores: as a tensor [M, N] it
-    would go through shared memory for every tile.
-    """
-    seen = at[None, :] <= high[:, None]
-    if low is not None:
-        seen = seen & (at[None, :] >= low[:, None])
-    scores = tl.where(seen, scores, float("-inf"))
-    higher = tl.max(scores, 1) * scale
-    if maximum is not None:
-        higher = tl.maximum(maximum, higher)
-    base = tl.where(higher == float("-inf"), 0.0, higher)
-    weights = tl.exp2(scores * scale - base[:, None])
-    if maximum is None:
-        total = tl.sum(weights, 1)
-        weighted = tl.dot(weights.to(value.dtype), value, input_precision="ieee")
-    else:
-        shrink = tl.exp2(maximum - base)
-        total = total * shrink + tl.sum(weights, 1)
-        weighted = weighted * shrink[:, None]
-        weighted = tl.dot(weights.to(value.dtype), value, weighted, input_precision="ieee")
-    return higher, total, weighted
-
-
-@triton.jit
-def prefetch(pointers):  # type: ignore[no-untyped-def]
-    """Asks for the lines of these addresses, and does not wait: page numbers come while the queries do."""
-    tl.inline_asm_elementwise(
-        "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [pointers], dtype=tl.int32, is_pure=False, pack=1
-    )
-
-
-@triton.jit
-def visible(anchor, WINDOW: tl.constexpr):  # type: ignore[no-untyped-def]
-    """First visible context key of any row, and how many there are."""
-    first = 0
-    if WINDOW > 0:
-        first = tl.maximum(anchor - WINDOW + 1, 0)
-    return first, anchor - first
-
-
-@triton.jit
-def share_of(count, splits, BLOCK_N: tl.constexpr, EVERY_TILE: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Keys a split: a whole number of tiles, the same for all. EVERY_TILE: a split for each tile of the window."""
-    if EVERY_TILE:
-        return BLOCK_N
-    return tl.cdiv(tl.cdiv(count, splits), BLOCK_N) * BLOCK_N
-
-
-@triton.jit
-def _page_of(table, c, wanted, PAGE: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Page number (int64, 0 where not wanted) and place in the page of the context positions c >= 0."""
-    c = c.to(tl.uint32)  # no sign: three instructions a row less
-    return tl.load(table + c // PAGE, mask=wanted, other=0).to(tl.int64), (c % PAGE).to(tl.int32)
-
-
-@triton.jit
-def _log2(x, ON_GPU: tl.constexpr):  # type: ignore[no-untyped-def]
-    """To 2^-22, in one instruction where there is one."""
-    if ON_GPU:
-        return tl.inline_asm_elementwise(
-            "lg2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
-        )
-    return tl.log2(x)
 
 
 @triton.jit
@@ -150,8 +81,8 @@ def _attention_kernel(  # type: ignore[no-untyped-def]
         block_apart = split == parts - 1  # a tile of the block is one page, number 0, with other strides
         c = tl.where(block_apart, anchor, start) + n
         there = n < tl.where(block_apart, rows, stop - start)
-        page, within = _page_of(block_table + request * table_row, c, there & (not block_apart), PAGE)
-        within = tl.where(block_apart, begin + n, within).to(tl.int64)
+        page, within = page_of(block_table + request * table_row, c, there & (not block_apart), PAGE)
+        within = tl.where(block_apart, begin + tl.minimum(n, rows - 1), within).to(tl.int64)
         key_at = page * key_block + within * tl.where(block_apart, key_row, key_page)
         key_at += head * tl.where(block_apart, key_head, key_cache_head)
         value_at = page * value_block + within * tl.where(block_apart, value_row, value_page)
@@ -165,10 +96,11 @@ def _attention_kernel(  # type: ignore[no-untyped-def]
         scores = tl.dot(queries, tl.trans(keys), input_precision="ieee")
         values = tl.load(values_from + d[None, :], mask=wanted, other=0.0)
         last = tl.where(block_apart, furthest, stop - 1)
-        maximum, total, weighted = _accumulate(scores, values, c, lowest, last, None, None, None, scale)
+        maximum, total, weighted = accumulate(scores, values, c, lowest, last, None, None, None, scale)
     else:
         if ON_GPU:
-            prefetch(block_table + request * table_row + start // PAGE + tl.arange(0, 1))
+            first_page = tl.minimum(start, tl.maximum(anchor - 1, 0)) // PAGE
+            prefetch(block_table + request * table_row + first_page + tl.arange(0, 1))
         queries = tl.load(query + query_at, mask=mask, other=0.0)
         j = tl.arange(0, BLOCK_R)
         own = (begin + j).to(tl.int64)[:, None]
@@ -182,7 +114,7 @@ def _attention_kernel(  # type: ignore[no-untyped-def]
             context_scale = scale * tl.load(key_scale)
         for position in tl.range(start, stop, BLOCK_N, num_stages=STAGES):
             c = position + tl.arange(0, BLOCK_N)
-            page, within = _page_of(block_table + request * table_row, c, c < stop, PAGE)
+            page, within = page_of(block_table + request * table_row, c, c < stop, PAGE)
             there = (c < stop)[:, None] & in_head[None, :]
             key_at = page * key_block + within * key_page + head * key_cache_head
             value_at = key_at
@@ -191,7 +123,7 @@ def _attention_kernel(  # type: ignore[no-untyped-def]
             keys = tl.load(key_cache + key_at[:, None] + d[None, :], mask=there, other=0.0)
             values = tl.load(value_cache + value_at[:, None] + d[None, :], mask=there, other=0.0)
             scores = tl.dot(queries, tl.trans(keys.to(queries.dtype)), input_precision="ieee")
-            maximum, total, weighted = _accumulate(
+            maximum, total, weighted = accumulate(
                 scores, values.to(queries.dtype), c, lowest, stop - 1 + row * 0, maximum, total, weighted, context_scale
             )
         if SCALED:
@@ -201,7 +133,7 @@ def _attention_kernel(  # type: ignore[no-untyped-def]
             own_keys = tl.load(key + own * key_row + head * key_head + d[None, :], mask=wanted, other=0.0)
             own_values = tl.load(value + own * value_row + head * value_head + d[None, :], mask=wanted, other=0.0)
             scores = tl.dot(queries, tl.trans(own_keys), input_precision="ieee")
-            maximum, total, weighted = _accumulate(
+            maximum, total, weighted = accumulate(
                 scores, own_values, anchor + j, lowest, furthest, maximum, total, weighted, scale
             )
     if SINKS:  # noqa: SIM102 (known when compiling, not a value)
@@ -222,7 +154,7 @@ def _attention_kernel(  # type: ignore[no-untyped-def]
         place = ((request * tl.num_programs(1) + head) * parts + split).to(tl.int64) * BLOCK_M + m
         part = part_values + place[:, None] * BLOCK_D + d[None, :]
         tl.store(part, result.to(part_values.dtype.element_ty), mask=mask)
-        tl.store(part_weights + place, maximum + _log2(total, ON_GPU), mask=in_block)
+        tl.store(part_weights + place, maximum + log2(total, ON_GPU), mask=in_block)
         if TOGETHER > 0:
             pair = request * tl.num_programs(1) + head
             arrive_and_wait(counters + pair, split == parts - 1, parts)
