@@ -174,7 +174,8 @@ def candidates(shape: Shape) -> Iterator[Plan]:
     own = plan(
         shape.batch,
         shape.kv_heads,
-        shape.rows * shape.heads // shape.kv_heads,
+        shape.rows,
+        shape.heads // shape.kv_heads,
         shape.head_dim,
         2,
         shape.window,

@@ -65,10 +65,10 @@ def test_forward_is_the_reference(name: str, window: int | None) -> None:
 
 def test_a_batch_it_cannot_take_goes_to_vllms_kernel_or_is_refused() -> None:
     rule = DraftLayer(window=None, causal=False, rope=Rope(theta=1e4, rotary_dim=DIM))
-    wide = SimpleNamespace(max_query_len=100, seq_lens=torch.zeros(1))
-    assert not implementation("FlashImpl", rule).takes(wide)
+    wide, query = SimpleNamespace(max_query_len=300, seq_lens=torch.zeros(1)), torch.zeros(1, HEADS, DIM)
+    assert not implementation("FlashImpl", rule).takes(wide, query)
     with pytest.raises(UserError, match="num_speculative_tokens"):
-        implementation("TritonImpl", rule).takes(wide)
+        implementation("TritonImpl", rule).takes(wide, query)
 
 
 def test_by_shape_where_it_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,9 +78,10 @@ def test_by_shape_where_it_was_measured(monkeypatch: pytest.MonkeyPatch) -> None
     impl = implementation("FlashImpl", rule)
     impl.insist(always=False)
     few, many = (SimpleNamespace(max_query_len=8, seq_lens=torch.zeros(n)) for n in (1, 64))
-    assert (impl.takes(few), impl.takes(many)) == (True, False)
+    query = torch.zeros(1, HEADS, DIM)
+    assert (impl.takes(few, query), impl.takes(many, query)) == (True, False)
     impl.vllm_flash_attn_version = 2
-    assert impl.takes(many)
+    assert impl.takes(many, query)
 
 
 def test_other_caches_are_refused() -> None:
@@ -97,6 +98,6 @@ def test_vllms_kernel_finds_the_block_stored(monkeypatch: pytest.MonkeyPatch) ->
     impl, done = implementation("FlashImpl", rule), []
     monkeypatch.setattr(impl, "do_kv_cache_update", lambda *given: done.append(("store", given[1:])), raising=False)
     monkeypatch.setattr(attention_flash.Impl, "forward", lambda self, *given: done.append(("attend", given[1:4])))
-    metadata = SimpleNamespace(max_query_len=100, slot_mapping="slots")
-    impl.forward("layer", "query", "key", "value", "cache", metadata, "output")
-    assert done == [("store", ("key", "value", "cache", "slots")), ("attend", ("query", "key", "value"))]
+    metadata, query = SimpleNamespace(max_query_len=300, slot_mapping="slots"), torch.zeros(1, HEADS, DIM)
+    impl.forward("layer", query, "key", "value", "cache", metadata, "output")
+    assert done == [("store", ("key", "value", "cache", "slots")), ("attend", (query, "key", "value"))]

@@ -95,7 +95,7 @@ def placed(cache: torch.Tensor, layout: str, dtype: torch.dtype) -> tuple[torch.
 def cut(case: Case) -> Plan:
     """The plan of this shape with the case's splits and part for the block, and its tile where that is smaller."""
     usual = plan(
-        len(case.rows), case.kv_heads, max(case.rows) * case.group, case.head_dim, case.dtype.itemsize, case.window,
+        len(case.rows), case.kv_heads, max(case.rows), case.group, case.head_dim, case.dtype.itemsize, case.window,
         torch.device(DEVICE),
     )  # fmt: skip
     return replace(usual, splits=case.splits, tile=min(case.tile, usual.tile), block_apart=case.apart)
@@ -171,6 +171,11 @@ CASES = {
     "head of 80": Case(rows=(4,), context=(50,), head_dim=80),
     "head of 96": Case(rows=(4,), context=(50,), head_dim=96, group=2),
     "head of 256": Case(rows=(2,), context=(50,), head_dim=256, group=2),
+    "heads of a group in two pieces": Case(rows=(16, 5), context=(50, 0), group=16, head_dim=256, dtype=torch.float16),
+    "a piece for each head, the block apart": Case(
+        rows=(60,), context=(90,), group=5, head_dim=128, window=64, causal=True, sinks=True, apart=True
+    ),
+    "rows for more than one tile": Case(rows=(100, 70), context=(40, 90), kv_heads=1, group=3, window=80),
     "large odd pages": Case(rows=(8,), context=(1100,), page=1056, window=64, causal=True, group=2),
     "keys and values apart": Case(rows=(4,), context=(50,), layout="pair first"),
     "keys and values apart in each block": Case(rows=(4,), context=(50,), layout="pair second"),
@@ -278,7 +283,7 @@ def test_programs_wait_for_one_another_on_hopper_only(
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: card)
     for cached in (_processors, _shared):
         monkeypatch.setattr(drafter_attention_plan, cached.__name__, cached.__wrapped__)
-    chosen = plan(1, 8, 64, 128, 2, 2048, torch.device("cuda"))
+    chosen = plan(1, 8, 16, 4, 128, 2, 2048, torch.device("cuda"))
     assert chosen.at_once == (264 if waits else 0)
 
 
@@ -297,7 +302,7 @@ def test_bad_input_is_named() -> None:
     for field, bad in {
         "window": 0,
         "scale": -1.0,
-        "max_rows": 65,
+        "max_rows": 257,
         "key": moved["key"][:, :, :32],
         "value": moved["value"].bfloat16(),
         "seq_lens": index["seq_lens"].long(),

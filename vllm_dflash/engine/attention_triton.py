@@ -17,8 +17,7 @@ from vllm_dflash.checkpoint import DraftLayer
 from vllm_dflash.engine import attention_flash
 from vllm_dflash.errors import UserError
 from vllm_dflash.kernels.drafter_attention import drafter_attention
-from vllm_dflash.kernels.drafter_attention_arguments import MOST_QUERIES
-from vllm_dflash.kernels.drafter_attention_plan import new_counters
+from vllm_dflash.kernels.drafter_attention_plan import most_rows, new_counters
 from vllm_dflash.kernels.selection import stock_is_faster
 
 CACHE_DTYPES = ("auto", "float32", "float16", "bfloat16", "fp8", "fp8_e4m3")
@@ -64,9 +63,9 @@ class OursFirst:
         self.always = always
         self.supports_quant_query_input = False  # an fp8 cache is read with an unquantised query
 
-    def takes(self, metadata: Any) -> bool:
+    def takes(self, metadata: Any, query: torch.Tensor) -> bool:
         """Whether our kernel runs this batch. Decided on the host from shapes alone, so a graph keeps its choice."""
-        if metadata.max_query_len * (self.num_heads // self.num_kv_heads) > MOST_QUERIES:
+        if metadata.max_query_len > most_rows(self.head_size, query.element_size(), query.device):
             return False
         if self.always or is_quantized_kv_cache(self.kv_cache_dtype):
             return True
@@ -90,7 +89,7 @@ class OursFirst:
         if attn_metadata is None:  # memory profiling
             self.counters_on(query.device)
             return output.fill_(0)
-        if not self.takes(attn_metadata):
+        if not self.takes(attn_metadata, query):
             self.do_kv_cache_update(layer, key, value, kv_cache, attn_metadata.slot_mapping)
             return super().forward(  # type: ignore[misc]
                 layer, query, key, value, kv_cache, attn_metadata, output, output_scale, output_block_scale
@@ -153,15 +152,15 @@ class TritonImpl(OursFirst, TritonAttentionImpl):
     def follow(self, rule: DraftLayer) -> None:
         self.rule = rule
 
-    def takes(self, metadata: Any) -> bool:
+    def takes(self, metadata: Any, query: torch.Tensor) -> bool:
         """vLLM's own Triton kernel is slower at every measured shape, and knows no rule of a layer."""
-        if not super().takes(metadata):
-            group = self.num_heads // self.num_kv_heads
+        if not super().takes(metadata, query):
+            most = most_rows(self.head_size, query.element_size(), query.device)
             raise UserError(
                 "too many rows of a block for the draft attention kernel",
                 field="num_speculative_tokens",
                 found=metadata.max_query_len - 1,
-                needed=f"at most {MOST_QUERIES // group - 1} with {group} query heads a KV head",
+                needed=f"at most {most - 1} for heads of {self.head_size} in {query.dtype} here",
             )
         return True
 

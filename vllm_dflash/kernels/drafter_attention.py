@@ -11,7 +11,8 @@ Shapes: query, out [N, heads, D]; key, value [N, kv_heads, D]; caches [blocks, p
 block_table [B, pages] int32; seq_lens [B], query_start_loc [B + 1] int32. Reference:
 vllm_dflash.reference.drafter_attention. The block's own K/V need not be stored: nothing reads them after this step.
 
-One program serves all rows and all query heads of one KV head (M = rows x group), so K/V are read once. The visible
+One program serves all rows and all query heads of one KV head (M = rows x group), so K/V are read once; where that is
+too much for one, a few programs share the heads. The visible
 context, from the first visible key to the anchor, is cut into equal splits, a program each; the block is a part of its
 own where the card has room for its program, else the last split takes it too. With more than one part, each leaves its
 softmax mean (in query's type) and the logarithm of its weight (fp32). If all programs are on the card at once they then
@@ -40,13 +41,15 @@ def _attention_kernel(  # type: ignore[no-untyped-def]
     scale, splits, parts,
     query_row, query_head, key_row, key_head, value_row, value_head, out_row, out_head,
     key_block, key_page, key_cache_head, value_block, value_page, value_cache_head, table_row,
-    GROUP: tl.constexpr, ROWS: tl.constexpr, WINDOW: tl.constexpr, CAUSAL: tl.constexpr, MERGED: tl.constexpr,
-    SINKS: tl.constexpr, SCALED: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr,
+    GROUP: tl.constexpr, PIECES: tl.constexpr, ROWS: tl.constexpr, WINDOW: tl.constexpr, CAUSAL: tl.constexpr,
+    MERGED: tl.constexpr, SINKS: tl.constexpr, SCALED: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_D: tl.constexpr,
     EVERY_TILE: tl.constexpr, ONE_TILE: tl.constexpr, ALIKE: tl.constexpr, STAGES: tl.constexpr, ON_GPU: tl.constexpr,
     HOPPER: tl.constexpr, TOGETHER: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """ONE_TILE: each program has one tile, the last the block. TOGETHER: rows that each program merges, 0: not here."""
+    """GROUP: query heads of a program, of which PIECES share a KV head. ONE_TILE: each program has one tile, the last
+    the block. TOGETHER: rows that each program merges, 0: not here.
+    """
     if HOPPER:
         tl.extra.cuda.gdc_wait()  # the launch began while the kernel before it was ending
     split, head, request = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -65,6 +68,7 @@ def _attention_kernel(  # type: ignore[no-untyped-def]
     stop = tl.minimum(start + share, anchor)
     m, d = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_D)
     row, query_of = m // GROUP, head * GROUP + m % GROUP
+    kv_head = head // PIECES
     in_block, in_head = (m < ROWS * GROUP) & (row < rows), d < D
     mask = in_block[:, None] & in_head[None, :]
     query_at = (begin + row).to(tl.int64)[:, None] * query_row + query_of[:, None] * query_head + d[None, :]
@@ -84,9 +88,9 @@ def _attention_kernel(  # type: ignore[no-untyped-def]
         page, within = page_of(block_table + request * table_row, c, there & (not block_apart), PAGE)
         within = tl.where(block_apart, begin + tl.minimum(n, rows - 1), within).to(tl.int64)
         key_at = page * key_block + within * tl.where(block_apart, key_row, key_page)
-        key_at += head * tl.where(block_apart, key_head, key_cache_head)
+        key_at += kv_head * tl.where(block_apart, key_head, key_cache_head)
         value_at = page * value_block + within * tl.where(block_apart, value_row, value_page)
-        value_at += head * tl.where(block_apart, value_head, value_cache_head)
+        value_at += kv_head * tl.where(block_apart, value_head, value_cache_head)
         wanted = there[:, None] & in_head[None, :]
         keys = tl.load(tl.where(block_apart, key, key_cache) + key_at[:, None] + d[None, :], mask=wanted, other=0.0)
         values_from = tl.where(block_apart, value, value_cache) + value_at[:, None]
@@ -107,8 +111,8 @@ def _attention_kernel(  # type: ignore[no-untyped-def]
         if ON_GPU and split == parts - 1:  # the block's turn comes last; in registers it would hold shared memory
             first_row = (begin + tl.minimum(j, rows - 1)).to(tl.int64)[:, None]
             line = tl.minimum(tl.arange(0, BLOCK_D // 16) * 16, D - 1)[None, :]
-            prefetch(key + first_row * key_row + head * key_head + line)
-            prefetch(value + first_row * value_row + head * value_head + line)
+            prefetch(key + first_row * key_row + kv_head * key_head + line)
+            prefetch(value + first_row * value_row + kv_head * value_head + line)
         context_scale = scale
         if SCALED:
             context_scale = scale * tl.load(key_scale)
@@ -116,10 +120,10 @@ def _attention_kernel(  # type: ignore[no-untyped-def]
             c = position + tl.arange(0, BLOCK_N)
             page, within = page_of(block_table + request * table_row, c, c < stop, PAGE)
             there = (c < stop)[:, None] & in_head[None, :]
-            key_at = page * key_block + within * key_page + head * key_cache_head
+            key_at = page * key_block + within * key_page + kv_head * key_cache_head
             value_at = key_at
             if not ALIKE:
-                value_at = page * value_block + within * value_page + head * value_cache_head
+                value_at = page * value_block + within * value_page + kv_head * value_cache_head
             keys = tl.load(key_cache + key_at[:, None] + d[None, :], mask=there, other=0.0)
             values = tl.load(value_cache + value_at[:, None] + d[None, :], mask=there, other=0.0)
             scores = tl.dot(queries, tl.trans(keys.to(queries.dtype)), input_precision="ieee")
@@ -130,8 +134,8 @@ def _attention_kernel(  # type: ignore[no-untyped-def]
             weighted = weighted * tl.load(value_scale)
         if split == parts - 1:
             wanted = (j < rows)[:, None] & in_head[None, :]
-            own_keys = tl.load(key + own * key_row + head * key_head + d[None, :], mask=wanted, other=0.0)
-            own_values = tl.load(value + own * value_row + head * value_head + d[None, :], mask=wanted, other=0.0)
+            own_keys = tl.load(key + own * key_row + kv_head * key_head + d[None, :], mask=wanted, other=0.0)
+            own_values = tl.load(value + own * value_row + kv_head * value_head + d[None, :], mask=wanted, other=0.0)
             scores = tl.dot(queries, tl.trans(own_keys), input_precision="ieee")
             maximum, total, weighted = accumulate(
                 scores, own_values, anchor + j, lowest, furthest, maximum, total, weighted, scale
@@ -209,10 +213,12 @@ def drafter_attention(
     kv_heads, requests = key.shape[1], seq_lens.shape[0]
     if requests == 0 or query.shape[0] == 0:
         return out
-    group = heads // kv_heads
+    chosen = how or plan(
+        requests, kv_heads, max_rows, heads // kv_heads, head_dim, query.element_size(), window, query.device
+    )
+    group = heads // kv_heads // chosen.pieces
     block_m, block_d = max(16, triton.next_power_of_2(max_rows * group)), max(16, triton.next_power_of_2(head_dim))
-    chosen = how or plan(requests, kv_heads, max_rows * group, head_dim, query.element_size(), window, query.device)
-    parts, pairs, queries = chosen.splits + chosen.block_apart, requests * kv_heads, max_rows * group
+    parts, pairs, queries = chosen.splits + chosen.block_apart, requests * heads // group, max_rows * group
     if parts > MOST_PARTS:
         raise UserError("drafter_attention cannot take this", field="how", found=chosen, needed=f"{MOST_PARTS} parts")
     block_r = max(16, triton.next_power_of_2(max_rows))
@@ -234,7 +240,7 @@ def drafter_attention(
     else:
         part_values = part_weights = out
     extra = {"launch_pdl": True, "launch_cooperative_grid": together} if hopper else {}
-    _attention_kernel[(parts, kv_heads, requests)](
+    _attention_kernel[(parts, heads // group, requests)](
         query, key, value, key_cache, value_cache, out, part_values, part_weights,
         block_table, seq_lens, query_start_loc, sinks if sinks is not None else out,
         key_scale if scaled else out, value_scale if scaled else out, counters if together else seq_lens,
@@ -243,8 +249,8 @@ def drafter_attention(
         out.stride(0), out.stride(1),
         key_cache.stride(0), key_cache.stride(1), key_cache.stride(2),
         value_cache.stride(0), value_cache.stride(1), value_cache.stride(2), block_table.stride(0),
-        GROUP=group, ROWS=max_rows, WINDOW=window or 0, CAUSAL=causal, MERGED=parts > 1,
-        SINKS=sinks is not None, SCALED=scaled, D=head_dim, PAGE=key_cache.shape[1],
+        GROUP=group, PIECES=chosen.pieces, ROWS=max_rows, WINDOW=window or 0, CAUSAL=causal,
+        MERGED=parts > 1, SINKS=sinks is not None, SCALED=scaled, D=head_dim, PAGE=key_cache.shape[1],
         BLOCK_M=block_m, BLOCK_N=chosen.tile, BLOCK_R=block_r, BLOCK_D=block_d,
         EVERY_TILE=every_tile, ONE_TILE=one_tile, ALIKE=key_cache.stride() == value_cache.stride(),
         STAGES=chosen.stages, ON_GPU=query.is_cuda, HOPPER=hopper, PARTS=read_at_once(parts) if together else 0,
@@ -253,7 +259,7 @@ def drafter_attention(
     )  # fmt: skip
     if parts > 1 and not together:
         merge(
-            part_values, part_weights, out, seq_lens, query_start_loc, parts=parts, kv_heads=kv_heads,
+            part_values, part_weights, out, seq_lens, query_start_loc, parts=parts, pieces=heads // group,
             max_queries=queries, block_m=block_m, block_d=block_d, dependent=hopper,
         )  # fmt: skip
     return out

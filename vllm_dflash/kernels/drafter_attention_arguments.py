@@ -4,10 +4,10 @@
 import torch
 
 from vllm_dflash.errors import UserError
+from vllm_dflash.kernels.drafter_attention_plan import most_rows
 
 TYPES = (torch.bfloat16, torch.float16, torch.float32)
 CACHE_TYPES = (*TYPES, torch.float8_e4m3fn)
-MOST_QUERIES = 256  # rows x query heads a KV head
 
 
 def check(
@@ -60,7 +60,11 @@ def check(
     for name, tensor in (("block_table", block_table), ("seq_lens", seq_lens), ("query_start_loc", query_start_loc)):
         need(tensor.dtype == torch.int32, name, tensor.dtype, "torch.int32")
     need(max_rows >= 1, "max_rows", max_rows, "1 or more")
-    most = MOST_QUERIES // (heads // kv_heads)
-    need(max_rows <= most, "max_rows", max_rows, f"at most {most} with {heads // kv_heads} query heads a KV head")
     need(head_dim <= 256, "head_dim", head_dim, "at most 256")
+    most = most_rows(head_dim, query.element_size(), query.device)
+    need(max_rows <= most, "max_rows", max_rows, f"at most {most} for heads of {head_dim} in {query.dtype} here")
+    if key_cache.dtype == torch.float8_e4m3fn and query.is_cuda:
+        capability = torch.cuda.get_device_capability(query.device)
+        found = "{} on compute capability {}.{}".format(key_cache.dtype, *capability)
+        need(capability >= (8, 9), "key_cache", found, "compute capability 8.9 or later")
     need(window is None or window >= 1, "window", window, "None, or 1 or more")

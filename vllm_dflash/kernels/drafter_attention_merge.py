@@ -4,7 +4,7 @@
     out[m] = sum_i 2^w[i, m] v[i, m] / sum_i 2^w[i, m]     over the parts i of one request and KV head
 
 Shapes: part_values [requests, kv_heads, parts, BLOCK_M, BLOCK_D]; part_weights the same without BLOCK_D, fp32, -inf
-where a part saw nothing.
+where a part saw nothing. Where a few programs share the query heads of one KV head, each counts as a KV head here.
 """
 
 import torch
@@ -99,7 +99,7 @@ def merge(
     query_start_loc: torch.Tensor,
     *,
     parts: int,
-    kv_heads: int,
+    pieces: int,
     max_queries: int,
     block_m: int,
     block_d: int,
@@ -108,15 +108,15 @@ def merge(
     """The second launch. out [N, heads, D]; seq_lens [B], query_start_loc [B + 1] int32.
 
     Args:
-        parts, block_m, block_d: as the first launch had them.
-        max_queries: rows x query heads a KV head of the longest request.
+        parts, block_m, block_d: as the first launch had them. pieces: KV heads x programs that share one's query heads.
+        max_queries: rows x query heads of a program, of the longest request.
         dependent: start beside the first launch and wait for it on the device.
     """
     heads, head_dim = out.shape[1:]
     rows = min(ROWS_A_PROGRAM, block_m)
     extra = {"launch_pdl": True} if dependent else {}
-    _merge_kernel[(triton.cdiv(max_queries, rows), kv_heads, seq_lens.shape[0])](
+    _merge_kernel[(triton.cdiv(max_queries, rows), pieces, seq_lens.shape[0])](
         part_values, part_weights, out, seq_lens, query_start_loc, parts, out.stride(0), out.stride(1),
-        GROUP=heads // kv_heads, D=head_dim, BLOCK_M=block_m, BLOCK_D=block_d, ROWS=rows,
+        GROUP=heads // pieces, D=head_dim, BLOCK_M=block_m, BLOCK_D=block_d, ROWS=rows,
         PARTS=read_at_once(parts), DEPENDENT=dependent, num_warps=4, **extra,
     )  # fmt: skip

@@ -9,7 +9,8 @@ import torch
 
 @dataclass(frozen=True)
 class Plan:
-    """How a launch is cut. splits: programs that share the context of one request and KV head.
+    """How a launch is cut. splits: programs that share the context of one request and KV head. pieces: programs that
+    share the query heads of one KV head; each reads the K/V, so one where that fits.
 
     tile: context keys a loop step. stages: of Triton's pipeline; a tile waits for its page numbers first, so 6 stages
     keep two tiles under way. block_apart: the block's rows see one another in a program of their own. at_once: programs
@@ -22,8 +23,10 @@ class Plan:
     stages: int = 6
     block_apart: bool = False
     at_once: int = 0
+    pieces: int = 1
 
 
+MOST_QUERIES, MOST_SUMS = 256, 128 * 256  # of a program: rows x query heads, and that x head size in registers
 MOST_SPLITS, LEAST_KEYS = 32, 256  # of a split
 SHARED = 227 * 1024  # bytes of shared memory that one program may have (compute capability 9.0)
 SHAPES = ((64, 6, 3), (64, 3, 2), (32, 6, 3), (32, 3, 2), (16, 3, 2))  # tile, stages, tiles held at once
@@ -41,8 +44,32 @@ def _shared(device: torch.device) -> int:
     return int(getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", SHARED))
 
 
+def _bytes_held(rows: int, heads: int, keys: int, head_dim: int, element: int) -> int:
+    """Of shared memory by one program, at most: its queries, and this many keys and values or the block's own."""
+    return (_padded(rows * heads) + 2 * max(keys, _padded(rows))) * _padded(head_dim) * element
+
+
+def _fits(rows: int, heads: int, head_dim: int, element: int, device: torch.device) -> bool:
+    """Whether these rows of so many query heads can be one program's."""
+    tile, _, tiles = SHAPES[-1]
+    few = rows * heads <= MOST_QUERIES and _padded(rows * heads) * _padded(head_dim) <= MOST_SUMS
+    return few and _bytes_held(rows, heads, tile * tiles, head_dim, element) <= _shared(device)
+
+
+def most_rows(head_dim: int, element: int, device: torch.device) -> int:
+    """Rows that a block may have, whatever the number of query heads a KV head."""
+    return max((rows for rows in (16, 32, 64, 128, 256) if _fits(rows, 1, head_dim, element, device)), default=0)
+
+
 def plan(
-    requests: int, kv_heads: int, queries: int, head_dim: int, element: int, window: int | None, device: torch.device
+    requests: int,
+    kv_heads: int,
+    rows: int,
+    group: int,
+    head_dim: int,
+    element: int,
+    window: int | None,
+    device: torch.device,
 ) -> Plan:
     """Two programs a multiprocessor where their tiles fit: as many splits as that leaves room for, and no more.
 
@@ -51,32 +78,30 @@ def plan(
     Measured on an H200: benchmarks/results/2026-12-01-h200-drafter-attention and 2026-12-03-h200-drafter-attention.
 
     Args:
-        queries: rows x query heads a KV head. element: bytes of one number of query.
+        rows: of a block, at most most_rows(). group: query heads a KV head. element: bytes of one number of query.
     """
-    block_m, block_d = max(16, _power_of_2(queries)), max(16, _power_of_2(head_dim))
-
-    def bytes_held(tile: int, tiles: int) -> int:
-        return (block_m + 2 * tiles * tile) * block_d * element
-
+    cuts = (n for n in range(1, group + 1) if group % n == 0)
+    pieces = next(n for n in cuts if _fits(rows, group // n, head_dim, element, device))
+    heads, programs = group // pieces, requests * kv_heads * pieces
     shared = _shared(device)
     fits = [
         (tile, stages, share)
         for share in (shared // 2, shared)
         for tile, stages, tiles in SHAPES
-        if bytes_held(tile, tiles) <= share
+        if _bytes_held(rows, heads, tile * tiles, head_dim, element) <= share
     ]
-    tile, stages, share = fits[0] if fits else (*SHAPES[-1][:2], shared)
-    warps = 8 if block_m * block_d > 64 * 128 else 4
-    room = max(1, 2 * _processors(device) // (requests * kv_heads))
+    tile, stages, share = fits[0]
+    warps = 8 if _padded(rows * heads) * _padded(head_dim) > 64 * 128 else 4
+    room = max(1, 2 * _processors(device) // programs)
     at_once = 0
     if device.type == "cuda" and torch.cuda.get_device_capability(device)[0] == 9:  # waiting was tested on no other
         at_once = _processors(device) * (2 if warps == 4 and share < shared else 1)
     if window is not None:
         tiles = max(1, -(-(window - 1) // tile))
         if tiles < min(room, MOST_SPLITS + 1):
-            return Plan(splits=tiles, tile=tile, warps=warps, stages=1, block_apart=True, at_once=at_once)
+            return Plan(tiles, tile, warps, stages=1, block_apart=True, at_once=at_once, pieces=pieces)
     most = MOST_SPLITS if window is None else -(-window // LEAST_KEYS)
-    return Plan(splits=min(room, most, MOST_SPLITS), tile=tile, warps=warps, stages=stages, at_once=at_once)
+    return Plan(min(room, most, MOST_SPLITS), tile, warps, stages, at_once=at_once, pieces=pieces)
 
 
 def new_counters(device: torch.device) -> torch.Tensor:
@@ -84,5 +109,6 @@ def new_counters(device: torch.device) -> torch.Tensor:
     return torch.zeros(2 * _processors(device), dtype=torch.int32, device=device)
 
 
-def _power_of_2(least: int) -> int:
-    return 1 << max(0, least - 1).bit_length()
+def _padded(size: int) -> int:
+    """As the kernel pads it: a power of two, 16 at least."""
+    return max(16, 1 << (size - 1).bit_length())
