@@ -71,7 +71,7 @@ def plan(
     window: int | None,
     device: torch.device,
 ) -> Plan:
-    """Two programs a multiprocessor where their tiles fit: as many splits as that leaves room for, and no more.
+    """Two programs a multiprocessor where they fit, else one: as many splits as that leaves room for, and no more.
 
     A window gets a program for each of its tiles and one for the block where there is room for all of them (nothing to
     pipeline then, and less code to fetch), else splits of at least LEAST_KEYS.
@@ -83,19 +83,18 @@ def plan(
     cuts = (n for n in range(1, group + 1) if group % n == 0)
     pieces = next(n for n in cuts if _fits(rows, group // n, head_dim, element, device))
     heads, programs = group // pieces, requests * kv_heads * pieces
-    shared = _shared(device)
-    fits = [
-        (tile, stages, share)
-        for share in (shared // 2, shared)
-        for tile, stages, tiles in SHAPES
-        if _bytes_held(rows, heads, tile * tiles, head_dim, element) <= share
-    ]
-    tile, stages, share = fits[0]
     warps = 8 if _padded(rows * heads) * _padded(head_dim) > 64 * 128 else 4
-    room = max(1, 2 * _processors(device) // programs)
+    fits = [
+        (tile, stages, each)
+        for each in ((2, 1) if warps == 4 else (1,))  # eight warps may need all registers of a multiprocessor
+        for tile, stages, tiles in SHAPES
+        if _bytes_held(rows, heads, tile * tiles, head_dim, element) <= _shared(device) // each
+    ]
+    tile, stages, each = fits[0]
+    room = max(1, each * _processors(device) // programs)
     at_once = 0
     if device.type == "cuda" and torch.cuda.get_device_capability(device)[0] == 9:  # waiting was tested on no other
-        at_once = _processors(device) * (2 if warps == 4 and share < shared else 1)
+        at_once = each * _processors(device)
     if window is not None:
         tiles = max(1, -(-(window - 1) // tile))
         if tiles < min(room, MOST_SPLITS + 1):
