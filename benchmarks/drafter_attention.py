@@ -188,9 +188,9 @@ def candidates(shape: Shape) -> Iterator[Plan]:
         tiles = -(-shape.window // 64)
         splits |= {-(-tiles // n) for n in (1, 2, 4, 8, 16, 32)}
     for count in sorted(n for n in splits if (n * programs >= 64 or n == 1) and n * programs <= 528):
-        for stages in (1, 3, 6):
+        for tile, stages in ((64, 1), (64, 3), (64, 6), (32, 6)):
             for apart in (False, True) if count > 1 else (False,):
-                if (other := Plan(count, 64, 4, stages, apart, own.at_once)) != own:
+                if (other := Plan(count, tile, 4, stages, apart, own.at_once)) != own:
                     yield other
 
 
